@@ -1,0 +1,1 @@
+//! Every metric of the actors: its name and its one recording function.
