@@ -1,0 +1,151 @@
+//! What the cluster looks like, kept by watches: lists first, then every change. Nothing is served before
+//! every list is complete (peer lesson L2).
+
+pub mod cache;
+pub mod follow;
+pub mod reserved;
+pub mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::runtime::watcher::{self, metadata_watcher, watcher};
+use kube::{Api, Client};
+use orbweaver_api::multus_config::SpiderMultusConfig;
+use orbweaver_api::pool::SpiderIPPool;
+use orbweaver_api::reserved_ip::SpiderReservedIP;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use crate::watch::cache::Change;
+use crate::watch::follow::{Feed, follow, guarded, marks};
+use crate::watch::view::Watched;
+
+/// Why a watch's end is the agent's end: without it the agent would serve from what it once knew.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// A list did not complete.
+    #[error(
+        "the initial lists are not complete after {waited:?}, missing: {missing}; check the API server, the CRDs and the agent's permissions"
+    )]
+    Incomplete {
+        /// How long it was tried.
+        waited: Duration,
+        /// Which resources.
+        missing: String,
+    },
+}
+
+/// Starts every watch. The tasks run until they are aborted; one that ends should end the agent.
+pub fn start(client: &Client, node: &str, watched: &Arc<Watched>) -> JoinSet<&'static str> {
+    let mut tasks = JoinSet::new();
+    let everything = watcher::Config::default();
+
+    let pods = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let feed = Feed::new("pods", watched.pods.clone());
+    let source = guarded(watcher(Api::all(client.clone()), pods), |mut pod: Pod| {
+        pod.metadata.managed_fields = None;
+        Some(pod)
+    });
+    spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
+
+    let feed = Feed::new("spiderippools", watched.pools.clone());
+    let source = guarded(
+        watcher(Api::all(client.clone()), everything.clone()),
+        |mut pool: SpiderIPPool| {
+            pool.metadata.managed_fields = None;
+            Some(pool)
+        },
+    );
+    let told = watched.clone();
+    spawn(&mut tasks, feed.name, follow(source, feed, move |changes| told.pools_changed(changes)));
+
+    let feed = Feed::new("spiderreservedips", watched.reserved_objects.clone());
+    let source = guarded(
+        watcher(Api::all(client.clone()), everything.clone()),
+        |object: SpiderReservedIP| reserved::ranges_of(&object),
+    );
+    let told = watched.clone();
+    spawn(&mut tasks, feed.name, follow(source, feed, move |changes| told.reserved_changed(&changes)));
+
+    let feed = Feed::new("namespaces", watched.namespaces.clone());
+    let source = marks(metadata_watcher(
+        Api::<Namespace>::all(client.clone()),
+        everything.clone(),
+    ));
+    spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
+
+    let this_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let feed = Feed::new("nodes", watched.nodes.clone());
+    let source = marks(metadata_watcher(Api::<Node>::all(client.clone()), this_node));
+    spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
+
+    let feed = Feed::optional("spidermultusconfigs", watched.multus_configs.clone());
+    let source = guarded(
+        watcher(Api::all(client.clone()), everything),
+        |mut config: SpiderMultusConfig| {
+            config.metadata.managed_fields = None;
+            Some(config)
+        },
+    );
+    spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
+    tasks
+}
+
+fn spawn(
+    tasks: &mut JoinSet<&'static str>,
+    name: &'static str,
+    watch: impl Future<Output = ()> + Send + 'static,
+) {
+    let span = tracing::info_span!("watch", resource = name);
+    tasks.spawn(async move {
+        watch.instrument(span).await;
+        name
+    });
+}
+
+impl Watched {
+    /// Waits until every list is complete.
+    pub async fn complete(&self, within: Duration) -> Result<(), WatchError> {
+        let all = async {
+            self.pods.completed().await;
+            self.pools.completed().await;
+            self.reserved_objects.completed().await;
+            self.namespaces.completed().await;
+            self.nodes.completed().await;
+            self.multus_configs.completed().await;
+        };
+        tokio::time::timeout(within, all)
+            .await
+            .map_err(|_| WatchError::Incomplete {
+                waited: within,
+                missing: self.missing().join(", "),
+            })
+    }
+
+    /// Resources whose first list is not complete.
+    pub fn missing(&self) -> Vec<&'static str> {
+        [
+            ("pods", self.pods.is_complete()),
+            ("spiderippools", self.pools.is_complete()),
+            ("spiderreservedips", self.reserved_objects.is_complete()),
+            ("namespaces", self.namespaces.is_complete()),
+            ("nodes", self.nodes.is_complete()),
+            ("spidermultusconfigs", self.multus_configs.is_complete()),
+        ]
+        .into_iter()
+        .filter_map(|(name, complete)| (!complete).then_some(name))
+        .collect()
+    }
+
+    fn pools_changed(&self, changes: Vec<Change<SpiderIPPool>>) {
+        for change in changes {
+            self.tell(|observer| match change {
+                Change::Seen(pool) => observer.pool_observed(pool),
+                Change::Gone(key) => observer.pool_deleted(&key),
+            });
+        }
+        self.pool_changed.notify_one();
+    }
+}
