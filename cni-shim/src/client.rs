@@ -151,11 +151,21 @@ impl Line {
         match timeout_at(self.deadline, call).await {
             Err(_) => Err(self.late("answer")),
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            // A status that the agent sent has no source; one that was made here tells of the connection.
-            Ok(Err(status)) => match std::error::Error::source(&status) {
-                None => Err(Error::Refused(Refusal::from(&status))),
-                Some(source) => Err(self.broken(source)),
-            },
+            Ok(Err(status)) => Err(self.failed(&status)),
+        }
+    }
+
+    fn failed(&self, status: &Status) -> Error {
+        // A status that the agent sent has no source; one that was made here tells of the connection.
+        if let Some(source) = std::error::Error::source(status) {
+            return self.broken(source);
+        }
+        let refusal = Refusal::from(status);
+        // tonic's server ends a call by itself at the time it was given, and has nothing to say about why.
+        if refusal.is_an_unexplained_timeout() {
+            self.late("answer")
+        } else {
+            Error::Refused(refusal)
         }
     }
 

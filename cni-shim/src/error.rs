@@ -48,6 +48,9 @@ pub enum Error {
         /// The rest of the sentence: value and remedy.
         problem: String,
     },
+    /// The node is short of processes, memory or file descriptors.
+    #[error("the plugin cannot start its work: {0}")]
+    Resources(std::io::Error),
     /// Standard input gave no configuration.
     #[error("the network configuration cannot be read from standard input: {0}")]
     Stdin(String),
@@ -126,7 +129,9 @@ impl Error {
             Self::Stdin(_) => code::IO,
             Self::Decode(_) | Self::Answer(_) => code::DECODE,
             Self::Config { .. } => code::BAD_CONFIG,
-            Self::Unreachable { .. } | Self::Deadline { .. } | Self::Broken { .. } => code::TRY_AGAIN,
+            Self::Resources(_) | Self::Unreachable { .. } | Self::Deadline { .. } | Self::Broken { .. } => {
+                code::TRY_AGAIN
+            }
             Self::NothingForNic { .. } => code::NOTHING_FOR_NIC,
             Self::Refused(refusal) => refusal.cni_code(),
         }

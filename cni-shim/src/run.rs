@@ -193,22 +193,20 @@ fn steps(process: Process, progress: &mut Progress) -> Result<Success, Error> {
         .enable_io()
         .enable_time()
         .build()
-        .map_err(|cause| Error::Unreachable {
-            socket: request.config.socket.clone(),
-            cause,
-        })?;
+        .map_err(Error::Resources)?;
     runtime.block_on(carry_out(&request))
 }
 
 /// Reads on another thread, because a pipe that nobody closes cannot be given a deadline.
 fn read(stdin: Box<dyn Read + Send>, deadline: Instant) -> Result<Vec<u8>, Error> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         let read = stdin.take(STDIN_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
         // The receiver is gone only when the deadline has passed, and the process with it.
         sender.send(read).ok();
     });
+    reader.map_err(Error::Resources)?;
     match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(Ok(bytes)) if bytes.len() as u64 > STDIN_MAX => {
             Err(Error::Decode(format!("is larger than {STDIN_MAX} bytes")))

@@ -47,6 +47,11 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
+    /// The agent's time ran out, and it does not say in which stage.
+    pub(crate) fn is_an_unexplained_timeout(&self) -> bool {
+        matches!(self.code, tonic::Code::DeadlineExceeded | tonic::Code::Cancelled) && self.failure.is_none()
+    }
+
     pub(super) fn cni_code(&self) -> u32 {
         code::of_status(self.code)
     }
