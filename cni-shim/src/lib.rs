@@ -26,4 +26,4 @@ mod request_id;
 pub mod result;
 mod run;
 
-pub use run::{Budget, Outcome, Process, STDIN_MAX, answer_panics, run};
+pub use run::{Budget, Outcome, Process, STDIN_MAX, Variables, answer_panics, run};

@@ -46,10 +46,13 @@ impl Budget {
     }
 }
 
+/// Looks an environment variable up.
+pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
+
 /// Everything that a run takes from outside.
 pub struct Process {
     /// Looks an environment variable up.
-    pub env: Box<dyn Fn(&str) -> Option<OsString>>,
+    pub env: Variables,
     /// The network configuration. Not touched by VERSION.
     pub stdin: Box<dyn Read + Send>,
     /// When the process started.

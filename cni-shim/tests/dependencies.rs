@@ -1,5 +1,7 @@
 //! The plugin runs once per pod: what it is made of decides how long a pod waits for its process to start.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail anywhere")]
+
 use std::process::Command;
 
 #[test]

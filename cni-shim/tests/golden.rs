@@ -1,5 +1,7 @@
 //! The plugin's binary against an agent that answers what it is told to.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail anywhere")]
+
 #[path = "fake_agent/server.rs"]
 mod fake_agent;
 #[path = "golden/plugin.rs"]

@@ -1,5 +1,7 @@
 //! Laws of a whole run, with the world faked in process: time, broken agents, arbitrary input.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail anywhere")]
+
 #[path = "fake_agent/server.rs"]
 mod fake_agent;
 

@@ -14,7 +14,7 @@ const MESSAGE_MAX: usize = 2048;
 pub struct Refusal {
     code: tonic::Code,
     message: String,
-    failure: Option<Failure>,
+    failure: Option<Box<Failure>>,
 }
 
 impl From<&Status> for Refusal {
@@ -23,7 +23,7 @@ impl From<&Status> for Refusal {
         let failure = if details.is_empty() {
             None
         } else {
-            Failure::decode(details).ok()
+            Failure::decode(details).ok().map(Box::new)
         };
         Self {
             code: status.code(),

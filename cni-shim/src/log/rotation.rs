@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Settings, timestamp};
 
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Rotates when the file is full, and prunes then or once a day. True: the file was set aside, open it again.
 ///

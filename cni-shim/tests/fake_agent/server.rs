@@ -113,7 +113,7 @@ fn serve(listener: std::os::unix::net::UnixListener, service: Service, stopped: 
         let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
         let server = tonic::transport::Server::builder().add_service(IpamServer::new(service));
         tokio::select! {
-            served = server.serve_with_incoming(incoming) => served.unwrap(),
+            ended = server.serve_with_incoming(incoming) => ended.unwrap(),
             // Its sender is dropped, not used.
             _ = stopped => {}
         }
