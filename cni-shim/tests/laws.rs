@@ -188,6 +188,31 @@ fn version_reads_nothing() {
     );
 }
 
+#[test]
+fn a_bug_is_answered_as_a_cni_error() {
+    let this_program = std::env::current_exe().unwrap();
+    let buggy = std::process::Command::new(this_program)
+        .args(["--exact", "the_bug_of_that_answer", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(buggy.stdout).unwrap();
+    let answer = stdout
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .unwrap_or_else(|| panic!("{stdout}"));
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    assert!(!buggy.status.success());
+    assert_eq!(answer["code"], 100);
+    assert!(answer["msg"].as_str().unwrap().contains("laws.rs"), "{answer}");
+}
+
+#[test]
+#[ignore = "ends its process; the law above runs it"]
+fn the_bug_of_that_answer() {
+    orbweaver_cni::answer_panics();
+    panic!("a bug");
+}
+
 /// A success, or an error in the form of CNI; never anything else on stdout.
 fn is_an_answer(outcome: &Outcome) -> bool {
     let parsed = serde_json::from_str::<Value>(&outcome.stdout);

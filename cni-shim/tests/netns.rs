@@ -15,6 +15,7 @@ use node::{Node, Pod};
 use orbweaver_api::grpc::{AddResponse, Address, Route};
 use serde_json::{Value, json};
 
+const CNI_ARGS: &str = "K8S_POD_UID=u1;IgnoreUnknown=1;K8S_POD_NAME=cart-0;K8S_POD_NAMESPACE=shop";
 const SHIM: &str = env!("CARGO_BIN_EXE_orbweaver-cni");
 
 fn agent() -> FakeAgent {
@@ -82,7 +83,7 @@ fn has_everything(pod: &Pod) {
 
 /// ADD, CHECK where the version has it, DEL, and the two late DELs of a kubelet.
 fn lives_and_dies(node: &Node, agent: &FakeAgent, mut network: Value) {
-    let pod = node.pod("c1");
+    let pod = Pod::new("c1", CNI_ARGS);
     let result = node.cni(&pod, "ADD", &network).unwrap();
     has_everything(&pod);
     network["prevResult"] = result;
@@ -157,7 +158,7 @@ fn a_refused_pod_is_left_without_an_interface_and_its_del_succeeds() {
         "no free address",
     )));
     let main = json!({"type": "bridge", "bridge": "orb0"});
-    let pod = node.pod("c1");
+    let pod = Pod::new("c1", CNI_ARGS);
     let error = node
         .cni(&pod, "ADD", &network("1.0.0", &refusing, &main))
         .unwrap_err();

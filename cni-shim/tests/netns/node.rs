@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! let Some(node) = Node::new() else { return };         // prints why there can be none
-//! let pod = node.pod("c1");
+//! let pod = Pod::new("c1", "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=u1");
 //! let result = node.cni(&pod, "ADD", &network)?;        // runs /usr/lib/cni/<network.type> inside the node
 //! pod.addresses("eth0"); pod.routes(4);
 //! ```
@@ -30,6 +30,7 @@ pub(crate) struct Node {
 pub(crate) struct Pod {
     namespace: Namespace,
     container_id: String,
+    cni_args: String,
 }
 
 struct Namespace {
@@ -65,15 +66,6 @@ impl Node {
         let bin = tempfile::tempdir().map_err(|error| error.to_string())?;
         std::os::unix::fs::symlink(ipam, bin.path().join("spiderpool")).map_err(|error| error.to_string())?;
         Ok(Self { namespace, bin })
-    }
-
-    /// A pod without interfaces.
-    pub(crate) fn pod(&self, container_id: &str) -> Pod {
-        let namespace = Namespace::new("pod").unwrap();
-        Pod {
-            namespace,
-            container_id: container_id.to_owned(),
-        }
     }
 
     /// A device that macvlan can sit on; it ends in another device of the node.
@@ -117,10 +109,7 @@ impl Node {
                 "CNI_PATH",
                 format!("{}:{MAIN_PLUGINS}", self.bin.path().display()),
             )
-            .env(
-                "CNI_ARGS",
-                "K8S_POD_UID=u1;IgnoreUnknown=1;K8S_POD_NAME=cart-0;K8S_POD_NAMESPACE=shop",
-            )
+            .env("CNI_ARGS", &pod.cni_args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -145,6 +134,16 @@ impl Node {
 }
 
 impl Pod {
+    /// A sandbox without interfaces, for the pod that `cni_args` names.
+    pub(crate) fn new(container_id: &str, cni_args: &str) -> Self {
+        let namespace = Namespace::new("pod").unwrap();
+        Self {
+            namespace,
+            container_id: container_id.to_owned(),
+            cni_args: cni_args.to_owned(),
+        }
+    }
+
     fn netns(&self) -> PathBuf {
         Path::new("/run/netns").join(&self.namespace.name)
     }
