@@ -133,7 +133,7 @@ pub enum IpamError {
         pod: String,
     },
     /// No candidate is left.
-    #[error("no IPPool available: {0}")]
+    #[error("no IPPool available, {0}")]
     NoPool(Arc<str>),
     /// Candidates there are, none gave an address.
     #[error("failed to allocate any {family} address to NIC {nic} from IPPools {pools:?}: {reasons}")]

@@ -128,7 +128,9 @@ pub struct Provider {
 
 impl std::fmt::Debug for Provider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Provider").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Provider")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,7 +159,14 @@ impl Provider {
     fn new(options: ProviderOptions, api: Arc<dyn ProviderApi>) -> Self {
         let limits = options.limits;
         let queue = CallQueue::new(limits);
-        Self { api, limits, queue, alarm: None, draining: false, drains: Vec::new() }
+        Self {
+            api,
+            limits,
+            queue,
+            alarm: None,
+            draining: false,
+            drains: Vec::new(),
+        }
     }
 
     /// Sends what can be sent and sets the alarm for the next thing that time alone changes.
@@ -195,7 +204,11 @@ impl Provider {
 
     fn spawn(&self, job: Job, provider: Addr<Self>) {
         let api = self.api.clone();
-        let slot = Slot { provider, class: job.class, pause: None };
+        let slot = Slot {
+            provider,
+            class: job.class,
+            pause: None,
+        };
         // Not a future of this actor: those are dropped when it stops, and a call must not be. The deadline bounds
         // the task, the slot reports its end even from a panic.
         tokio::spawn(async move {
@@ -215,10 +228,15 @@ impl Provider {
     fn give_up(&mut self) {
         let now = Instant::now();
         let waiting = self.queue.take_all();
-        let report =
-            DrainReport { in_flight: self.queue.all_in_flight(), not_sent: waiting.len(), overdue: false };
+        let report = DrainReport {
+            in_flight: self.queue.all_in_flight(),
+            not_sent: waiting.len(),
+            overdue: false,
+        };
         for queued in waiting {
-            queued.item.not_sent(shutting_down(), now.saturating_duration_since(queued.since));
+            queued
+                .item
+                .not_sent(shutting_down(), now.saturating_duration_since(queued.since));
         }
         self.drained(report);
     }
@@ -235,11 +253,17 @@ impl Handler<Submit> for Provider {
         if self.draining {
             return job.not_sent(shutting_down(), Duration::ZERO);
         }
-        let queued =
-            Queued { class: job.class, deadline: job.deadline.instant(), since: Instant::now(), item: job };
+        let queued = Queued {
+            class: job.class,
+            deadline: job.deadline.instant(),
+            since: Instant::now(),
+            item: job,
+        };
         if let Err(refused) = self.queue.push(queued) {
             let why = handle::full(refused.class, self.limits);
-            refused.item.not_sent(ProviderError::NotSent(why.into()), Duration::ZERO);
+            refused
+                .item
+                .not_sent(ProviderError::NotSent(why.into()), Duration::ZERO);
         }
         self.advance(ctx);
     }
@@ -253,7 +277,8 @@ impl Handler<CallFinished> for Provider {
         if let Some(pause) = pause {
             let pause = throttle::spread(pause, rand::random());
             tracing::warn!(
-                class = class.label(), seconds = pause.as_secs_f64(),
+                class = class.label(),
+                seconds = pause.as_secs_f64(),
                 "the provider is asked too much and gets a pause; raise its limits if this lasts"
             );
             self.queue.pause(class, Instant::now() + pause);
@@ -284,7 +309,10 @@ struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.provider.do_send(CallFinished { class: self.class, pause: self.pause });
+        self.provider.do_send(CallFinished {
+            class: self.class,
+            pause: self.pause,
+        });
     }
 }
 

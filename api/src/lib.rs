@@ -14,14 +14,18 @@
 pub mod address_set;
 pub mod annotation;
 pub mod claims;
+pub mod cni_code;
 pub mod duration;
 pub mod ledger;
 pub mod mac;
+pub mod multus;
 pub mod openapi;
 pub mod provider;
 
 #[cfg(feature = "resources")]
 pub mod coordinator;
+#[cfg(feature = "resources")]
+pub mod crd;
 #[cfg(feature = "resources")]
 pub mod endpoint;
 #[cfg(feature = "resources")]

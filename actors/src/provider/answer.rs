@@ -147,13 +147,17 @@ pub fn asked(request: &AllocateRequest) -> Result<Vec<Asked>, MalformedRequest> 
         return Err(MalformedRequest::Empty { field: "nodeName" });
     }
     if request.sub_eni_requests.is_empty() {
-        return Err(MalformedRequest::Empty { field: "subEniRequests" });
+        return Err(MalformedRequest::Empty {
+            field: "subEniRequests",
+        });
     }
     let mut seen = HashSet::new();
     let mut all = Vec::with_capacity(request.sub_eni_requests.len());
     for (item, wanted) in request.sub_eni_requests.iter().enumerate() {
         if wanted.parent_nic_mac.is_empty() {
-            return Err(MalformedRequest::Empty { field: "parentNicMac" });
+            return Err(MalformedRequest::Empty {
+                field: "parentNicMac",
+            });
         }
         if wanted.subnet.is_empty() {
             return Err(MalformedRequest::Empty { field: "subnet" });
@@ -168,7 +172,11 @@ pub fn asked(request: &AllocateRequest) -> Result<Vec<Asked>, MalformedRequest> 
         if addresses == [None, None] {
             return Err(MalformedRequest::NoAddress { item });
         }
-        if let Some(address) = addresses.into_iter().flatten().find(|address| !seen.insert(*address)) {
+        if let Some(address) = addresses
+            .into_iter()
+            .flatten()
+            .find(|address| !seen.insert(*address))
+        {
             return Err(MalformedRequest::Twice { item, address });
         }
         all.push(one);
@@ -192,7 +200,11 @@ pub fn check(asked: &[Asked], response: &AllocateResponse) -> Result<Vec<BoundSu
         if let Some(vlan) = vlan {
             let parent_nic = parent_nic(question, answer);
             if !vlans.insert((parent_nic.clone(), vlan)) {
-                return Err(WrongAnswer::SameVlan { address, vlan, parent_nic });
+                return Err(WrongAnswer::SameVlan {
+                    address,
+                    vlan,
+                    parent_nic,
+                });
             }
         }
         *slot = Some(BoundSubEni {
@@ -212,23 +224,33 @@ pub fn check(asked: &[Asked], response: &AllocateResponse) -> Result<Vec<BoundSu
 /// Which question an item answers, and the address to call it by.
 fn place(asked: &[Asked], item: usize, answer: &SubEniResponse) -> Result<(usize, IpAddr), WrongAnswer> {
     let malformed = |field, value: String| WrongAnswer::Address { item, field, value };
-    let ipv4: Option<Ipv4Addr> = address(&answer.ipv4_address).map_err(|value| malformed("ipv4Address", value))?;
-    let ipv6: Option<Ipv6Addr> = address(&answer.ipv6_address).map_err(|value| malformed("ipv6Address", value))?;
+    let ipv4: Option<Ipv4Addr> =
+        address(&answer.ipv4_address).map_err(|value| malformed("ipv4Address", value))?;
+    let ipv6: Option<Ipv6Addr> =
+        address(&answer.ipv6_address).map_err(|value| malformed("ipv6Address", value))?;
     let (found, named) = match (ipv4, ipv6) {
-        (Some(v4), _) => (asked.iter().position(|question| question.ipv4 == Some(v4)), IpAddr::V4(v4)),
-        (None, Some(v6)) => (asked.iter().position(|question| question.ipv6 == Some(v6)), IpAddr::V6(v6)),
+        (Some(v4), _) => (
+            asked.iter().position(|question| question.ipv4 == Some(v4)),
+            IpAddr::V4(v4),
+        ),
+        (None, Some(v6)) => (
+            asked.iter().position(|question| question.ipv6 == Some(v6)),
+            IpAddr::V6(v6),
+        ),
         (None, None) => return Err(WrongAnswer::NoAddress { item }),
     };
     let Some((place, question)) = found.and_then(|place| Some((place, asked.get(place)?))) else {
         return Err(WrongAnswer::Unasked(named));
     };
     match (question.ipv4, ipv4, question.ipv6, ipv6) {
-        (Some(missing), None, _, _) => {
-            Err(WrongAnswer::HalfPair { got: named, missing: IpAddr::V4(missing) })
-        }
-        (_, _, Some(missing), None) => {
-            Err(WrongAnswer::HalfPair { got: named, missing: IpAddr::V6(missing) })
-        }
+        (Some(missing), None, _, _) => Err(WrongAnswer::HalfPair {
+            got: named,
+            missing: IpAddr::V4(missing),
+        }),
+        (_, _, Some(missing), None) => Err(WrongAnswer::HalfPair {
+            got: named,
+            missing: IpAddr::V6(missing),
+        }),
         (_, _, None, Some(extra)) => Err(WrongAnswer::Unasked(IpAddr::V6(extra))),
         (Some(ipv4), _, Some(wanted), Some(got)) if wanted != got => {
             Err(WrongAnswer::Pair { ipv4, wanted, got })
@@ -259,7 +281,10 @@ fn mac(address: IpAddr, text: &str) -> Result<Option<Mac>, WrongAnswer> {
         return Ok(None);
     }
     let parsed: Result<Mac, _> = text.parse();
-    parsed.map(Some).map_err(|malformed| WrongAnswer::Mac { address, why: malformed.to_string() })
+    parsed.map(Some).map_err(|malformed| WrongAnswer::Mac {
+        address,
+        why: malformed.to_string(),
+    })
 }
 
 fn vlan(address: IpAddr, vlan: Option<i64>) -> Result<Option<u16>, WrongAnswer> {

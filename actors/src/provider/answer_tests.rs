@@ -32,7 +32,10 @@ fn answered(ipv4: &str, ipv6: &str, mac: &str, vlan: Option<i64>) -> SubEniRespo
 }
 
 fn verdict(asks: &[(&str, &str)], answers: Vec<SubEniResponse>) -> Result<Vec<BoundSubEni>, String> {
-    let response = AllocateResponse { sub_eni_responses: answers, ..AllocateResponse::default() };
+    let response = AllocateResponse {
+        sub_eni_responses: answers,
+        ..AllocateResponse::default()
+    };
     let questions = asked(&request(asks)).expect("the request is fine");
     check(&questions, &response).map_err(|wrong| wrong.to_string())
 }
@@ -59,15 +62,30 @@ fn answers_come_back_in_the_order_of_the_questions() {
         vlan: Some(100),
         ..plain(Some("10.0.0.10"), Some("fd00::10"))
     };
-    assert_eq!(bound, [first, plain(Some("10.0.0.11"), None), plain(None, Some("fd00::12"))]);
+    assert_eq!(
+        bound,
+        [
+            first,
+            plain(Some("10.0.0.11"), None),
+            plain(None, Some("fd00::12"))
+        ]
+    );
 }
 
 #[test]
 fn a_wrong_answer_is_refused_and_says_what_is_wrong() {
     let pair = ("10.0.0.10", "fd00::10");
     let table: &[(&[(&str, &str)], Vec<SubEniResponse>, &str)] = &[
-        (&[pair], vec![], "address 10.0.0.10 was asked for but not answered"),
-        (&[("", "fd00::1")], vec![], "address fd00::1 was asked for but not answered"),
+        (
+            &[pair],
+            vec![],
+            "address 10.0.0.10 was asked for but not answered",
+        ),
+        (
+            &[("", "fd00::1")],
+            vec![],
+            "address fd00::1 was asked for but not answered",
+        ),
         (
             &[pair],
             vec![answered("10.0.0.9", "fd00::10", "", None)],
@@ -88,14 +106,29 @@ fn a_wrong_answer_is_refused_and_says_what_is_wrong() {
             vec![answered("10.0.0.10", "fd00::11", "", None)],
             "10.0.0.10 was asked for with fd00::10 but answered with fd00::11",
         ),
-        (&[pair], vec![answered("10.0.0.10", "", "", None)], "10.0.0.10 was answered without fd00::10"),
-        (&[pair], vec![answered("", "fd00::10", "", None)], "fd00::10 was answered without 10.0.0.10"),
+        (
+            &[pair],
+            vec![answered("10.0.0.10", "", "", None)],
+            "10.0.0.10 was answered without fd00::10",
+        ),
+        (
+            &[pair],
+            vec![answered("", "fd00::10", "", None)],
+            "fd00::10 was answered without 10.0.0.10",
+        ),
         (
             &[("10.0.0.10", "")],
-            vec![answered("10.0.0.10", "", "", None), answered("10.0.0.10", "", "", None)],
+            vec![
+                answered("10.0.0.10", "", "", None),
+                answered("10.0.0.10", "", "", None),
+            ],
             "address 10.0.0.10 was answered twice",
         ),
-        (&[pair], vec![answered("", "", "", None)], "subEniResponses[0] names no address"),
+        (
+            &[pair],
+            vec![answered("", "", "", None)],
+            "subEniResponses[0] names no address",
+        ),
         (
             &[pair],
             vec![answered("10.0.0.10/24", "", "", None)],
@@ -114,7 +147,10 @@ fn a_wrong_answer_is_refused_and_says_what_is_wrong() {
     ];
     for (asks, answers, expected) in table {
         let said = verdict(asks, answers.clone()).expect_err(expected);
-        assert!(said.starts_with(expected), "{said:?} should start with {expected:?}");
+        assert!(
+            said.starts_with(expected),
+            "{said:?} should start with {expected:?}"
+        );
     }
 }
 
@@ -129,7 +165,10 @@ fn a_vlan_id_is_from_1_to_4094_and_zero_means_keep() {
     assert_eq!(vlan(Some(4094)), Ok(Some(4094)));
     for outside in [-1, 4095, 65_536 + 5, i64::MIN, i64::MAX] {
         let said = vlan(Some(outside)).expect_err("outside");
-        assert_eq!(said, format!("vlanId {outside} of 10.0.0.10 is not between 1 and 4094"));
+        assert_eq!(
+            said,
+            format!("vlanId {outside} of 10.0.0.10 is not between 1 and 4094")
+        );
     }
 }
 
@@ -144,7 +183,10 @@ fn two_sub_enis_on_one_parent_nic_never_share_a_vlan() {
         verdict(&asks, vec![answered("10.0.0.10", "", "", Some(7)), second])
     };
     let said = answer("FA:16:3E:11:22:33").expect_err("one wire, one VLAN");
-    assert!(said.starts_with("vlanId 7 of 10.0.0.11 is already the VLAN"), "{said}");
+    assert!(
+        said.starts_with("vlanId 7 of 10.0.0.11 is already the VLAN"),
+        "{said}"
+    );
     assert!(answer("fa:16:3e:11:22:44").is_ok(), "another NIC is another wire");
 }
 
@@ -169,7 +211,12 @@ fn a_request_without_what_the_contract_requires_is_not_sent() {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![Just(String::new()), Just("10.0.0.1".into()), Just("fd00::1".into()), ".{0,12}"]
+    prop_oneof![
+        Just(String::new()),
+        Just("10.0.0.1".into()),
+        Just("fd00::1".into()),
+        ".{0,12}"
+    ]
 }
 
 fn any_answer() -> impl Strategy<Value = SubEniResponse> {

@@ -12,7 +12,9 @@ use super::job::{Job, Life, Question, Reply};
 use super::outcome::{self, Limit, Progress};
 use super::queue::{CLASSES, QueueLimits};
 use super::report::CallFacts;
-use super::{BoundSubEni, CallClass, Drain, DrainReport, Provider, ProviderApi, ProviderOptions, Submit, answer};
+use super::{
+    BoundSubEni, CallClass, Drain, DrainReport, Provider, ProviderApi, ProviderOptions, Submit, answer,
+};
 use crate::deadline::Deadline;
 use crate::error::ProviderError;
 
@@ -37,10 +39,19 @@ impl ProviderHandle {
         let limits = options.limits;
         let addr = Provider::start_in_arbiter(arbiter, move |_| Provider::new(options, api));
         let admission = CLASSES.map(|class| {
-            let room = limits.waiting(class).saturating_add(limits.in_flight).min(Semaphore::MAX_PERMITS);
+            let room = limits
+                .waiting(class)
+                .saturating_add(limits.in_flight)
+                .min(Semaphore::MAX_PERMITS);
             (class, Arc::new(Semaphore::new(room)))
         });
-        Self { way: Some(Arc::new(Way { addr, admission, limits })) }
+        Self {
+            way: Some(Arc::new(Way {
+                addr,
+                admission,
+                limits,
+            })),
+        }
     }
 
     /// For an agent without a network provider: every call is "not sent".
@@ -66,7 +77,12 @@ impl ProviderHandle {
             Ok(asked) => asked,
             Err(why) => return turned_away(&facts, &format!("the allocate request is malformed: {why}")),
         };
-        self.ask(facts, class, deadline, |reply| Question::Allocate { request, asked, reply }).await
+        self.ask(facts, class, deadline, |reply| Question::Allocate {
+            request,
+            asked,
+            reply,
+        })
+        .await
     }
 
     /// Gives one sub-ENI back. Answers by the deadline.
@@ -78,7 +94,11 @@ impl ProviderHandle {
         request_id: Arc<str>,
     ) -> Result<(), ProviderError> {
         let facts = CallFacts::of_release(&request, request_id);
-        self.ask(facts, class, deadline, |reply| Question::Release { request, reply }).await
+        self.ask(facts, class, deadline, |reply| Question::Release {
+            request,
+            reply,
+        })
+        .await
     }
 
     /// Lets nothing in any more, makes the calls that were let in, and comes back when the last one has ended or the
@@ -92,7 +112,10 @@ impl ProviderHandle {
         // An actor that has stopped has nothing to drain; one that does not answer is given the deadline.
         match timeout_at(deadline.instant(), report).await {
             Ok(report) => report.unwrap_or_default(),
-            Err(_) => DrainReport { overdue: true, ..DrainReport::default() },
+            Err(_) => DrainReport {
+                overdue: true,
+                ..DrainReport::default()
+            },
         }
     }
 
@@ -104,7 +127,10 @@ impl ProviderHandle {
         question: impl FnOnce(Reply<T>) -> Question,
     ) -> Result<T, ProviderError> {
         let Some(way) = &self.way else {
-            return turned_away(&facts, "no network provider is configured; set iaasNetworkProvider.serverUrl");
+            return turned_away(
+                &facts,
+                "no network provider is configured; set iaasNetworkProvider.serverUrl",
+            );
         };
         let Some(permit) = way.admit(class) else {
             return turned_away(&facts, &full(class, way.limits));
@@ -138,12 +164,19 @@ impl ProviderHandle {
             return result;
         }
         let budget = deadline.remaining(began);
-        let progress = Progress::Written { budget, elapsed: waited };
+        let progress = Progress::Written {
+            budget,
+            elapsed: waited,
+        };
         if overdue {
             // Its task reports it.
             return Err(outcome::timed_out(facts.call, Limit::Parent(budget), progress));
         }
-        let result = Err(outcome::broken(facts.call, progress, "its task broke down; see the log for a panic"));
+        let result = Err(outcome::broken(
+            facts.call,
+            progress,
+            "its task broke down; see the log for a panic",
+        ));
         facts.finished(&result, waited);
         result
     }
@@ -159,7 +192,10 @@ impl Way {
 /// The text for a call that finds its class full.
 pub(super) fn full(class: CallClass, limits: QueueLimits) -> String {
     let limit = limits.waiting(class);
-    format!("the provider's {} queue is full with a maximum length of {limit}", class.label())
+    format!(
+        "the provider's {} queue is full with a maximum length of {limit}",
+        class.label()
+    )
 }
 
 fn turned_away<T>(facts: &CallFacts, why: &str) -> Result<T, ProviderError> {

@@ -93,7 +93,9 @@ struct Loaded {
 
 impl std::fmt::Debug for ProviderHttp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProviderHttp").field("allocate", &self.allocate.as_str()).finish_non_exhaustive()
+        f.debug_struct("ProviderHttp")
+            .field("allocate", &self.allocate.as_str())
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,11 +104,16 @@ impl ProviderHttp {
     pub async fn new(options: ProviderHttpOptions) -> Result<Self, ProviderHttpError> {
         let allocate = endpoint(&options.base_url, ALLOCATE_PATH)?;
         let release = endpoint(&options.base_url, RELEASE_PATH)?;
-        let files =
-            TlsFiles { ca: options.ca_file, certificate: options.client_certificate, key: options.client_key };
+        let files = TlsFiles {
+            ca: options.ca_file,
+            certificate: options.client_certificate,
+            key: options.client_key,
+        };
         let verify = allocate.scheme() == "https" && !options.insecure_skip_verify;
         let system_roots = if verify && files.ca.is_none() {
-            tokio::task::spawn_blocking(tls::system_roots).await.map_err(|_| TlsError::NoRoots)?
+            tokio::task::spawn_blocking(tls::system_roots)
+                .await
+                .map_err(|_| TlsError::NoRoots)?
         } else {
             RootCertStore::empty()
         };
@@ -127,7 +134,11 @@ impl ProviderHttp {
             files,
             verify,
             system_roots,
-            loaded: Mutex::new(Loaded { client, material, checked: Instant::now() }),
+            loaded: Mutex::new(Loaded {
+                client,
+                material,
+                checked: Instant::now(),
+            }),
         })
     }
 
@@ -148,7 +159,9 @@ impl ProviderHttp {
                     loaded.client = client;
                     loaded.material = material;
                 }
-                Err(why) => tracing::warn!(%why, "new certificate files are not usable; the old ones stay in use"),
+                Err(why) => {
+                    tracing::warn!(%why, "new certificate files are not usable; the old ones stay in use")
+                }
             },
             Err(why) => tracing::warn!(%why, "certificate files cannot be read; the old ones stay in use"),
         }
@@ -159,7 +172,9 @@ impl ProviderHttp {
         let call = exchange.call;
         let witness = Witness::default();
         let unwritten = |_| outcome::timed_out(call, exchange.limit, Progress::Unwritten);
-        let client = timeout_at(exchange.deadline, self.client()).await.map_err(unwritten)?;
+        let client = timeout_at(exchange.deadline, self.client())
+            .await
+            .map_err(unwritten)?;
         let mut request = client
             .post(url.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
@@ -177,7 +192,10 @@ impl ProviderHttp {
         let sending = request.header(TIMEOUT_HEADER, whole_milliseconds(budget)).send();
         let progress = move || {
             if witness.written() {
-                Progress::Written { budget, elapsed: at.elapsed() }
+                Progress::Written {
+                    budget,
+                    elapsed: at.elapsed(),
+                }
             } else {
                 Progress::Unwritten
             }
@@ -197,7 +215,13 @@ impl ProviderHttp {
         } else {
             Limit::Configured(self.request_timeout)
         };
-        Exchange { call, request_id, began, deadline, limit }
+        Exchange {
+            call,
+            request_id,
+            began,
+            deadline,
+            limit,
+        }
     }
 }
 
@@ -262,7 +286,10 @@ struct Sent {
 
 impl Sent {
     fn progress(&self) -> Progress {
-        Progress::Written { budget: self.budget, elapsed: self.at.elapsed() }
+        Progress::Written {
+            budget: self.budget,
+            elapsed: self.at.elapsed(),
+        }
     }
 }
 
@@ -270,10 +297,17 @@ impl Exchange<'_> {
     /// The status decides; the body only explains, and a body that does not come changes nothing.
     async fn refused(&self, sent: Sent) -> CallFailure {
         let status = sent.response.status().as_u16();
-        let value = sent.response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let value = sent
+            .response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
         let retry_after = throttle::retry_after(status, value, SystemTime::now());
         let body = self.rest(sent.response).await;
-        CallFailure { error: outcome::refused(self.call, status, &body), retry_after }
+        CallFailure {
+            error: outcome::refused(self.call, status, &body),
+            retry_after,
+        }
     }
 
     /// What comes soon of a body, so that the connection can be used again.
@@ -292,7 +326,11 @@ enum BodyEnd {
     Cut,
 }
 
-async fn read_up_to(response: &mut Response, body: &mut Vec<u8>, limit: usize) -> Result<BodyEnd, reqwest::Error> {
+async fn read_up_to(
+    response: &mut Response,
+    body: &mut Vec<u8>,
+    limit: usize,
+) -> Result<BodyEnd, reqwest::Error> {
     while let Some(chunk) = response.chunk().await? {
         let room = limit.saturating_sub(body.len());
         body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
@@ -304,7 +342,10 @@ async fn read_up_to(response: &mut Response, body: &mut Vec<u8>, limit: usize) -
 }
 
 fn endpoint(base: &str, path: &str) -> Result<Url, ProviderHttpError> {
-    let invalid = |why: &str| ProviderHttpError::BaseUrl { url: base.to_owned(), why: why.to_owned() };
+    let invalid = |why: &str| ProviderHttpError::BaseUrl {
+        url: base.to_owned(),
+        why: why.to_owned(),
+    };
     let mut url = Url::parse(base).map_err(|why| invalid(&why.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(invalid("must start with http:// or https://"));
@@ -374,13 +415,20 @@ mod tests {
 
     #[test]
     fn the_contracts_paths_follow_the_base() {
-        let url = |base| endpoint(base, RELEASE_PATH).map(|url| url.to_string()).map_err(|why| why.to_string());
+        let url = |base| {
+            endpoint(base, RELEASE_PATH)
+                .map(|url| url.to_string())
+                .map_err(|why| why.to_string())
+        };
         let path = RELEASE_PATH;
         assert_eq!(url("https://p.svc:8443"), Ok(format!("https://p.svc:8443{path}")));
         assert_eq!(url("http://p/prefix/"), Ok(format!("http://p/prefix{path}")));
         assert_eq!(
             url("ftp://p"),
-            Err("invalid iaasNetworkProvider.serverUrl \"ftp://p\": must start with http:// or https://".into())
+            Err(
+                "invalid iaasNetworkProvider.serverUrl \"ftp://p\": must start with http:// or https://"
+                    .into()
+            )
         );
         assert!(url("not a url").is_err());
         for wrong in ["https://", "https://p?x=1", "https://p#x"] {

@@ -38,14 +38,23 @@ impl Life {
     }
 
     fn leave(&self, to: u8) -> bool {
-        self.0.compare_exchange(WAITING, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0
+            .compare_exchange(WAITING, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 }
 
 /// What to say to the provider, and whom to tell.
 pub(super) enum Question {
-    Allocate { request: AllocateRequest, asked: Vec<Asked>, reply: Reply<Vec<BoundSubEni>> },
-    Release { request: ReleaseRequest, reply: Reply<()> },
+    Allocate {
+        request: AllocateRequest,
+        asked: Vec<Asked>,
+        reply: Reply<Vec<BoundSubEni>>,
+    },
+    Release {
+        request: ReleaseRequest,
+        reply: Reply<()>,
+    },
 }
 
 /// A call that was let in.
@@ -73,10 +82,24 @@ impl Job {
 
     /// Makes the call and answers. Gives back how long the provider wants to be left alone.
     pub(super) async fn run(self, api: Arc<dyn ProviderApi>) -> Option<Duration> {
-        let Self { question, deadline, facts, permit, .. } = self;
-        let bound = Bound { facts: &facts, deadline, began: Instant::now() };
+        let Self {
+            question,
+            deadline,
+            facts,
+            permit,
+            ..
+        } = self;
+        let bound = Bound {
+            facts: &facts,
+            deadline,
+            began: Instant::now(),
+        };
         let pause = match question {
-            Question::Allocate { request, asked, reply } => {
+            Question::Allocate {
+                request,
+                asked,
+                reply,
+            } => {
                 let call = api.allocate(&request, deadline, &facts.request_id);
                 let checked = bound.of(call).await.and_then(|response| {
                     answer::check(&asked, &response).map_err(|wrong| outcome::contradicted(wrong).into())
@@ -105,7 +128,10 @@ impl Bound<'_> {
     async fn of<T>(&self, call: impl Future<Output = Result<T, CallFailure>>) -> Result<T, CallFailure> {
         let late = |_| {
             let budget = self.deadline.remaining(self.began);
-            let progress = Progress::Written { budget, elapsed: self.began.elapsed() };
+            let progress = Progress::Written {
+                budget,
+                elapsed: self.began.elapsed(),
+            };
             outcome::timed_out(self.facts.call, Limit::Parent(budget), progress)
         };
         timeout_at(self.deadline.instant(), call).await.map_err(late)?

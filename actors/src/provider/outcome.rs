@@ -48,7 +48,10 @@ pub struct CallFailure {
 
 impl From<ProviderError> for CallFailure {
     fn from(error: ProviderError) -> Self {
-        Self { error, retry_after: None }
+        Self {
+            error,
+            retry_after: None,
+        }
     }
 }
 
@@ -82,7 +85,10 @@ impl Progress {
             Self::Unwritten => ProviderError::Rejected(message.into()),
             Self::Written { budget, elapsed } => {
                 let may_run_for = budget.saturating_sub(elapsed) + TRANSIT;
-                ProviderError::Unknown { message: message.into(), may_run_for }
+                ProviderError::Unknown {
+                    message: message.into(),
+                    may_run_for,
+                }
             }
         }
     }

@@ -2,22 +2,36 @@ use proptest::prelude::*;
 
 use super::*;
 
-const WRITTEN: Progress =
-    Progress::Written { budget: Duration::from_secs(50), elapsed: Duration::from_secs(20) };
+const WRITTEN: Progress = Progress::Written {
+    budget: Duration::from_secs(50),
+    elapsed: Duration::from_secs(20),
+};
 
 #[test]
 fn each_end_has_the_text_of_the_reference() {
     let fifty = Duration::from_secs(50);
     let table: &[(ProviderError, &str)] = &[
-        (refused(Call::Allocate, 503, b"queue full\n"), "iaas allocate API returned status 503: queue full"),
-        (refused(Call::Release, 307, b""), "iaas release API returned status 307: "),
-        (unreadable("EOF while parsing"), "failed to unmarshal allocate response: EOF while parsing"),
+        (
+            refused(Call::Allocate, 503, b"queue full\n"),
+            "iaas allocate API returned status 503: queue full",
+        ),
+        (
+            refused(Call::Release, 307, b""),
+            "iaas release API returned status 307: ",
+        ),
+        (
+            unreadable("EOF while parsing"),
+            "failed to unmarshal allocate response: EOF while parsing",
+        ),
         (contradicted("x"), "iaas allocate API answered wrongly: x"),
         (
             broken(Call::Allocate, Progress::Unwritten, "connection refused"),
             "iaas allocate API call failed: connection refused",
         ),
-        (broken(Call::Release, WRITTEN, "reset"), "iaas release API call failed: reset"),
+        (
+            broken(Call::Release, WRITTEN, "reset"),
+            "iaas release API call failed: reset",
+        ),
         (
             timed_out(Call::Allocate, Limit::Configured(fifty), WRITTEN),
             "provider-interaction timeout: IaaS allocate API call exceeded configured timeout 50s: no complete answer",
@@ -56,12 +70,18 @@ fn only_a_call_that_may_have_arrived_is_unknown() {
         };
         assert_eq!(may_run_for, Duration::from_secs(30) + TRANSIT);
     }
-    assert!(matches!(nothing_left(call, Duration::ZERO), ProviderError::NotSent(_)));
+    assert!(matches!(
+        nothing_left(call, Duration::ZERO),
+        ProviderError::NotSent(_)
+    ));
 }
 
 #[test]
 fn a_call_whose_budget_is_spent_may_still_run_for_the_transit() {
-    let spent = Progress::Written { budget: Duration::from_secs(5), elapsed: Duration::from_secs(9) };
+    let spent = Progress::Written {
+        budget: Duration::from_secs(5),
+        elapsed: Duration::from_secs(9),
+    };
     let ProviderError::Unknown { may_run_for, .. } = broken(Call::Release, spent, "x") else {
         panic!("unknown");
     };
@@ -72,14 +92,19 @@ fn a_call_whose_budget_is_spent_may_still_run_for_the_transit() {
 fn a_long_body_is_cut_between_characters() {
     let body = "é".repeat(5000);
     let said = refused(Call::Allocate, 500, body.as_bytes()).to_string();
-    let text = said.strip_prefix("iaas allocate API returned status 500: ").expect("prefix");
+    let text = said
+        .strip_prefix("iaas allocate API returned status 500: ")
+        .expect("prefix");
     assert_eq!(text, format!("{}…", "é".repeat(512)));
 }
 
 #[test]
 fn control_characters_are_shown_not_sent_to_the_terminal() {
     let said = refused(Call::Allocate, 500, b"a\nb\x1b[2Jc\0").to_string();
-    assert_eq!(said, r"iaas allocate API returned status 500: a\nb\u{1b}[2Jc\u{0}");
+    assert_eq!(
+        said,
+        r"iaas allocate API returned status 500: a\nb\u{1b}[2Jc\u{0}"
+    );
 }
 
 proptest! {

@@ -35,7 +35,12 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> Self {
-        Self { in_flight: 32, pod_starts: 256, undos: 256, releases: 1024 }
+        Self {
+            in_flight: 32,
+            pod_starts: 256,
+            undos: 256,
+            releases: 1024,
+        }
     }
 }
 
@@ -84,7 +89,13 @@ struct Lane<T> {
 
 impl<T> Lane<T> {
     fn new(class: CallClass) -> Self {
-        Self { class, waiting: VecDeque::new(), in_flight: 0, paused_until: None, passed_over: 0 }
+        Self {
+            class,
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            paused_until: None,
+            passed_over: 0,
+        }
     }
 
     fn paused(&self, now: Instant) -> bool {
@@ -111,7 +122,10 @@ pub struct CallQueue<T> {
 impl<T> CallQueue<T> {
     /// An empty queue.
     pub fn new(limits: QueueLimits) -> Self {
-        Self { limits, lanes: CLASSES.map(Lane::new) }
+        Self {
+            limits,
+            lanes: CLASSES.map(Lane::new),
+        }
     }
 
     /// Adds a call, or gives it back when its class is full.
@@ -130,8 +144,9 @@ impl<T> CallQueue<T> {
         let mut expired = Vec::new();
         for lane in &mut self.lanes {
             if lane.waiting.iter().any(|call| call.deadline <= now) {
-                let (gone, kept): (VecDeque<_>, VecDeque<_>) =
-                    std::mem::take(&mut lane.waiting).into_iter().partition(|call| call.deadline <= now);
+                let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut lane.waiting)
+                    .into_iter()
+                    .partition(|call| call.deadline <= now);
                 lane.waiting = kept;
                 expired.extend(gone);
             }
@@ -141,13 +156,20 @@ impl<T> CallQueue<T> {
 
     /// Takes out everything that waits.
     pub fn take_all(&mut self) -> Vec<Queued<T>> {
-        self.lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.waiting)).collect()
+        self.lanes
+            .iter_mut()
+            .flat_map(|lane| std::mem::take(&mut lane.waiting))
+            .collect()
     }
 
     /// The call to send now, if any; it counts as in flight from here. Expired calls must have been taken out.
     pub fn next(&mut self, now: Instant) -> Option<Queued<T>> {
         let startable = CLASSES.map(|class| self.startable(class, now));
-        let mut could = self.lanes.iter_mut().zip(startable).filter_map(|(lane, can)| can.then_some(lane));
+        let mut could = self
+            .lanes
+            .iter_mut()
+            .zip(startable)
+            .filter_map(|(lane, can)| can.then_some(lane));
         // Of two that are due the lower goes: it has waited for longer.
         let mut chosen = could.next()?;
         let mut others = Vec::with_capacity(2);
@@ -194,7 +216,11 @@ impl<T> CallQueue<T> {
 
     /// Calls of a class in flight.
     pub fn in_flight(&self, class: CallClass) -> usize {
-        self.lanes.iter().filter(|lane| lane.class == class).map(|lane| lane.in_flight).sum()
+        self.lanes
+            .iter()
+            .filter(|lane| lane.class == class)
+            .map(|lane| lane.in_flight)
+            .sum()
     }
 
     /// All calls in flight.
@@ -209,12 +235,18 @@ impl<T> CallQueue<T> {
 
     fn startable(&self, class: CallClass, now: Instant) -> bool {
         let and_below = |lane: &&Lane<T>| lane.class >= class;
-        let used: usize = self.lanes.iter().filter(and_below).map(|lane| lane.in_flight).sum();
+        let used: usize = self
+            .lanes
+            .iter()
+            .filter(and_below)
+            .map(|lane| lane.in_flight)
+            .sum();
         used < self.limits.ceiling(class)
             && self.all_in_flight() < self.limits.ceiling(CallClass::PodStart)
-            && self.lanes.iter().any(|lane| {
-                lane.class == class && !lane.waiting.is_empty() && !lane.paused(now)
-            })
+            && self
+                .lanes
+                .iter()
+                .any(|lane| lane.class == class && !lane.waiting.is_empty() && !lane.paused(now))
     }
 
     fn lane(&mut self, class: CallClass) -> &mut Lane<T> {

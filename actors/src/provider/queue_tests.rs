@@ -5,11 +5,19 @@ use proptest::prelude::*;
 use super::*;
 
 fn call(item: u32, class: CallClass, since: Instant) -> Queued<u32> {
-    Queued { item, class, deadline: since + Duration::from_secs(100), since }
+    Queued {
+        item,
+        class,
+        deadline: since + Duration::from_secs(100),
+        since,
+    }
 }
 
 fn queue(in_flight: usize) -> CallQueue<u32> {
-    CallQueue::new(QueueLimits { in_flight, ..QueueLimits::default() })
+    CallQueue::new(QueueLimits {
+        in_flight,
+        ..QueueLimits::default()
+    })
 }
 
 /// Sends one after the other until nothing is left.
@@ -26,9 +34,12 @@ fn sent_one_by_one(queue: &mut CallQueue<u32>, now: Instant) -> Vec<u32> {
 fn a_pod_start_goes_before_an_undo_and_an_undo_before_a_release() {
     let now = Instant::now();
     let mut queue = queue(1);
-    for (item, class) in
-        [(30, CallClass::Release), (20, CallClass::Undo), (10, CallClass::PodStart), (11, CallClass::PodStart)]
-    {
+    for (item, class) in [
+        (30, CallClass::Release),
+        (20, CallClass::Undo),
+        (10, CallClass::PodStart),
+        (11, CallClass::PodStart),
+    ] {
         queue.push(call(item, class, now)).expect("room");
     }
     assert_eq!(sent_one_by_one(&mut queue, now), [10, 11, 20, 30]);
@@ -40,11 +51,14 @@ fn a_release_gets_one_start_in_eight_and_an_undo_one_in_four() {
     let mut queue = queue(1);
     for item in 0..40 {
         queue.push(call(item, CallClass::PodStart, now)).expect("room");
-        queue.push(call(1000 + item, CallClass::Release, now)).expect("room");
+        queue
+            .push(call(1000 + item, CallClass::Release, now))
+            .expect("room");
     }
     let order = sent_one_by_one(&mut queue, now);
-    let releases: Vec<usize> =
-        (0..40).filter(|place| order.get(*place).is_some_and(|item| *item >= 1000)).collect();
+    let releases: Vec<usize> = (0..40)
+        .filter(|place| order.get(*place).is_some_and(|item| *item >= 1000))
+        .collect();
     assert_eq!(releases, [7, 15, 23, 31, 39]);
 
     for item in 0..40 {
@@ -76,10 +90,20 @@ fn lower_classes_never_fill_every_slot() {
 #[test]
 fn a_full_class_gives_the_call_back_and_leaves_the_others_open() {
     let now = Instant::now();
-    let mut queue = CallQueue::new(QueueLimits { in_flight: 1, pod_starts: 2, undos: 1, releases: 1 });
+    let mut queue = CallQueue::new(QueueLimits {
+        in_flight: 1,
+        pod_starts: 2,
+        undos: 1,
+        releases: 1,
+    });
     assert!(queue.push(call(1, CallClass::PodStart, now)).is_ok());
     assert!(queue.push(call(2, CallClass::PodStart, now)).is_ok());
-    assert_eq!(queue.push(call(3, CallClass::PodStart, now)).map_err(|call| call.item), Err(3));
+    assert_eq!(
+        queue
+            .push(call(3, CallClass::PodStart, now))
+            .map_err(|call| call.item),
+        Err(3)
+    );
     assert!(queue.push(call(4, CallClass::Release, now)).is_ok());
 }
 
@@ -88,10 +112,22 @@ fn a_call_whose_deadline_passed_is_taken_out_wherever_it_stands() {
     let now = Instant::now();
     let mut queue = queue(1);
     queue.push(call(1, CallClass::Release, now)).expect("room");
-    queue.push(Queued { deadline: now + Duration::from_secs(5), ..call(2, CallClass::Release, now) }).expect("room");
+    queue
+        .push(Queued {
+            deadline: now + Duration::from_secs(5),
+            ..call(2, CallClass::Release, now)
+        })
+        .expect("room");
     assert_eq!(queue.wake_at(now), Some(now + Duration::from_secs(5)));
     let later = now + Duration::from_secs(5);
-    assert_eq!(queue.take_expired(later).into_iter().map(|call| call.item).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        queue
+            .take_expired(later)
+            .into_iter()
+            .map(|call| call.item)
+            .collect::<Vec<_>>(),
+        [2]
+    );
     assert_eq!(sent_one_by_one(&mut queue, later), [1]);
 }
 
@@ -101,11 +137,19 @@ fn a_throttled_class_waits_together_with_those_below_it() {
     let mut queue = queue(8);
     queue.pause(CallClass::Undo, now + Duration::from_secs(3));
     queue.pause(CallClass::Undo, now + Duration::from_secs(1));
-    for (item, class) in [(1, CallClass::PodStart), (2, CallClass::Undo), (3, CallClass::Release)] {
+    for (item, class) in [
+        (1, CallClass::PodStart),
+        (2, CallClass::Undo),
+        (3, CallClass::Release),
+    ] {
         queue.push(call(item, class, now)).expect("room");
     }
     assert_eq!(queue.next(now).map(|call| call.item), Some(1));
-    assert_eq!(queue.next(now + Duration::from_secs(2)), None, "the longer pause counts");
+    assert_eq!(
+        queue.next(now + Duration::from_secs(2)),
+        None,
+        "the longer pause counts"
+    );
     assert_eq!(queue.wake_at(now), Some(now + Duration::from_secs(3)));
     assert_eq!(sent_one_by_one(&mut queue, now + Duration::from_secs(3)), [2, 3]);
 }

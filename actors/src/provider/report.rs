@@ -51,7 +51,9 @@ impl Outcome {
             Self::Unknown => {
                 "check the provider's health and the network to it; the addresses are kept until it must have ended"
             }
-            Self::NotSent => "see what spent the budget, or which queue is full; nothing reached the provider",
+            Self::NotSent => {
+                "see what spent the budget, or which queue is full; nothing reached the provider"
+            }
         }
     }
 }
@@ -96,7 +98,13 @@ impl CallFacts {
     pub(super) fn finished<T>(&self, result: &Result<T, ProviderError>, took: Duration) {
         let outcome = Outcome::of(result);
         metrics::call_finished(self.call, outcome, took);
-        let Self { call, pod, node, addresses, request_id } = self;
+        let Self {
+            call,
+            pod,
+            node,
+            addresses,
+            request_id,
+        } = self;
         let (call, outcome_label, ms) = (call.label(), outcome.label(), took.as_millis());
         match result {
             Ok(_) => {
@@ -114,7 +122,13 @@ impl CallFacts {
     pub(super) fn unheard(&self, outcome: Outcome) {
         if matches!(outcome, Outcome::Ok | Outcome::Rejected) {
             metrics::answered_late(self.call);
-            let Self { call, pod, addresses, request_id, .. } = self;
+            let Self {
+                call,
+                pod,
+                addresses,
+                request_id,
+                ..
+            } = self;
             tracing::warn!(
                 call = call.label(), %pod, %addresses, outcome = outcome.label(), %request_id,
                 "the provider's answer found no caller; the pod's next attempt or the garbage collector settles it"

@@ -50,7 +50,11 @@ mod tests {
         assert_eq!(seconds("99999999999999999999999"), Some(60));
         assert_eq!(seconds("Sun, 06 Nov 1994 08:49:49 GMT"), Some(12));
         assert_eq!(seconds("Sun, 06 Nov 1994 09:49:37 GMT"), Some(60));
-        assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), None, "a date that has passed");
+        assert_eq!(
+            seconds("Sun, 06 Nov 1994 08:00:00 GMT"),
+            None,
+            "a date that has passed"
+        );
         for nonsense in ["", "-1", "1.5", "soon", "+3"] {
             assert_eq!(seconds(nonsense), None, "{nonsense:?}");
         }

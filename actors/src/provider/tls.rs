@@ -73,9 +73,10 @@ impl TlsFiles {
             None => None,
         };
         let identity = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => {
-                Some((read("client certificate", certificate).await?, read("client key", key).await?))
-            }
+            (Some(certificate), Some(key)) => Some((
+                read("client certificate", certificate).await?,
+                read("client key", key).await?,
+            )),
             (None, None) => None,
             _ => return Err(TlsError::HalfIdentity),
         };
@@ -84,10 +85,17 @@ impl TlsFiles {
 }
 
 async fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    let unreadable = |source| TlsError::Unreadable { what, path: path.to_owned(), source };
+    let unreadable = |source| TlsError::Unreadable {
+        what,
+        path: path.to_owned(),
+        source,
+    };
     let size = tokio::fs::metadata(path).await.map_err(unreadable)?.len();
     if size > MAX_FILE {
-        return Err(TlsError::Malformed { what, why: format!("{size} bytes are too many") });
+        return Err(TlsError::Malformed {
+            what,
+            why: format!("{size} bytes are too many"),
+        });
     }
     tokio::fs::read(path).await.map_err(unreadable)
 }
@@ -107,7 +115,8 @@ pub(super) fn client_config(
     verify: bool,
 ) -> Result<ClientConfig, TlsError> {
     let crypto = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(crypto.clone()).with_safe_default_protocol_versions()?;
+    let builder =
+        ClientConfig::builder_with_provider(crypto.clone()).with_safe_default_protocol_versions()?;
     let builder = if verify {
         let roots = match &material.ca {
             Some(pem) => Arc::new(ca_roots(pem)?),
@@ -116,32 +125,43 @@ pub(super) fn client_config(
         };
         builder.with_root_certificates(roots)
     } else {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(crypto)))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(crypto)))
     };
     let Some((certificate, key)) = &material.identity else {
         return Ok(builder.with_no_client_auth());
     };
     let chain = certificates("client certificate", certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|why| TlsError::Malformed { what: "client key", why: why.to_string() })?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| TlsError::Malformed {
+        what: "client key",
+        why: why.to_string(),
+    })?;
     Ok(builder.with_client_auth_cert(chain, key)?)
 }
 
 fn ca_roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("tls.caFile", pem)? {
-        roots
-            .add(certificate)
-            .map_err(|why| TlsError::Malformed { what: "tls.caFile", why: why.to_string() })?;
+        roots.add(certificate).map_err(|why| TlsError::Malformed {
+            what: "tls.caFile",
+            why: why.to_string(),
+        })?;
     }
     Ok(roots)
 }
 
 fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let certificates = parsed.map_err(|why| TlsError::Malformed { what, why: why.to_string() })?;
+    let certificates = parsed.map_err(|why| TlsError::Malformed {
+        what,
+        why: why.to_string(),
+    })?;
     if certificates.is_empty() {
-        return Err(TlsError::Malformed { what, why: "it holds no certificate".into() });
+        return Err(TlsError::Malformed {
+            what,
+            why: "it holds no certificate".into(),
+        });
     }
     Ok(certificates)
 }
@@ -169,7 +189,12 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -178,7 +203,12 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -30,7 +30,10 @@ pub(super) struct WitnessedBody {
 
 impl WitnessedBody {
     pub(super) fn new(bytes: Bytes, witness: Witness) -> Self {
-        Self { bytes: Some(bytes), witness }
+        Self {
+            bytes: Some(bytes),
+            witness,
+        }
     }
 }
 

@@ -1,0 +1,119 @@
+//! Who the pod is: found by name and UID, alive, and with somebody behind it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Inner;
+use crate::error::IpamError;
+use crate::request::AddRequest;
+
+/// The pod of an ADD. The watch of this node's pods answers; only when it does not know the pod, or knows an
+/// earlier one of that name, the API server is asked.
+pub(super) async fn find_pod(inner: &Inner, request: &AddRequest) -> Result<Arc<Pod>, IpamError> {
+    let attachment = &request.attachment;
+    let is_meant =
+        |pod: &Pod| attachment.uid.is_empty() || pod.metadata.uid.as_deref() == Some(attachment.uid.as_str());
+    if let Some(pod) = inner
+        .ports
+        .view
+        .pod(&attachment.namespace, &attachment.name)
+        .filter(|pod| is_meant(pod))
+    {
+        return Ok(pod);
+    }
+    let unknown = |why: String| IpamError::PodUnknown {
+        pod: attachment.pod(),
+        why,
+    };
+    let live = inner
+        .ports
+        .view
+        .live_pod(&attachment.namespace, &attachment.name, request.deadline)
+        .await;
+    match live {
+        Ok(Some(pod)) if is_meant(&pod) => Ok(pod),
+        Ok(Some(pod)) => Err(unknown(format!(
+            "its UID is {:?}, the request is for {:?}",
+            pod.metadata.uid.as_deref().unwrap_or_default(),
+            attachment.uid
+        ))),
+        Ok(None) => Err(unknown("the API server does not know it".to_owned())),
+        Err(error) => Err(unknown(error.to_string())),
+    }
+}
+
+/// True when the pod will not run again (reference §2.1).
+pub(super) fn is_dead(pod: &Pod) -> bool {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return true;
+    }
+    let policy = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.restart_policy.as_deref())
+        .unwrap_or("Always");
+    let status = pod.status.as_ref();
+    match status.and_then(|status| status.phase.as_deref()) {
+        Some("Succeeded") => policy != "Always",
+        Some("Failed") => {
+            policy == "Never" || status.and_then(|status| status.reason.as_deref()) == Some("Evicted")
+        }
+        _ => false,
+    }
+}
+
+/// Refuses dead pods.
+pub(super) fn check_alive(pod: &Pod, name: &str) -> Result<(), IpamError> {
+    if is_dead(pod) {
+        Err(IpamError::PodDead { pod: name.to_owned() })
+    } else {
+        Ok(())
+    }
+}
+
+/// Who stands behind a pod, as its endpoint names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// The endpoint goes with the pod.
+    pub(super) stateless: bool,
+}
+
+impl Owner {
+    /// The controller that the pod itself names; a ReplicaSet's Deployment is told by the pod-template hash
+    /// in its name.
+    pub(super) fn of(pod: &Pod) -> Self {
+        let own = || Self {
+            kind: "Pod".to_owned(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            stateless: true,
+        };
+        let owners = pod.metadata.owner_references.iter().flatten();
+        let Some(controller) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
+            return own();
+        };
+        let hash = pod
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("pod-template-hash"));
+        let deployment = hash.and_then(|hash| controller.name.strip_suffix(&format!("-{hash}")));
+        match (controller.kind.as_str(), deployment) {
+            ("ReplicaSet", Some(name)) => Self {
+                kind: "Deployment".to_owned(),
+                name: name.to_owned(),
+                stateless: true,
+            },
+            (kind, _) => {
+                let stateless = kind != "StatefulSet" && kind != "VirtualMachineInstance";
+                Self {
+                    kind: kind.to_owned(),
+                    name: controller.name.clone(),
+                    stateless,
+                }
+            }
+        }
+    }
+}
