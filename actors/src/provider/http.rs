@@ -186,7 +186,7 @@ impl ProviderHttp {
         let at = Instant::now();
         let budget = exchange.deadline.saturating_duration_since(at);
         if budget.is_zero() {
-            return Err(outcome::nothing_left(call, at.saturating_duration_since(exchange.began)).into());
+            return Err(outcome::nothing_left(call, exchange.began.elapsed()).into());
         }
         metrics::budget_at_send(call, budget);
         let sending = request.header(TIMEOUT_HEADER, whole_milliseconds(budget)).send();

@@ -144,7 +144,7 @@ pub fn timed_out(call: Call, limit: Limit, progress: Progress) -> ProviderError 
 pub fn nothing_left(call: Call, waited: Duration) -> ProviderError {
     ProviderError::NotSent(
         format!(
-            "parent budget exhausted: IaaS {} API call was not sent: the deadline passed after {} in the queue",
+            "parent budget exhausted: IaaS {} API call was not sent: the deadline passed after {} of waiting",
             call.label(),
             go(waited)
         )

@@ -43,7 +43,7 @@ fn each_end_has_the_text_of_the_reference() {
         ),
         (
             nothing_left(Call::Allocate, Duration::from_secs(90)),
-            "parent budget exhausted: IaaS allocate API call was not sent: the deadline passed after 1m30s in the queue",
+            "parent budget exhausted: IaaS allocate API call was not sent: the deadline passed after 1m30s of waiting",
         ),
     ];
     for (error, expected) in table {
