@@ -27,9 +27,7 @@ pub enum Cluster {
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Nothing found.
-    #[error(
-        "no cluster access: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
-    )]
+    #[error("no cluster access: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")]
     Infer(#[source] Box<kube::config::InferConfigError>),
     /// The file cannot be used.
     #[error("the kubeconfig {path} cannot be used")]

@@ -40,7 +40,11 @@ impl ActorHost {
         let arbiters = start
             .recv()
             .map_err(|_| io::Error::other("the actor system ended while it started"))??;
-        Ok(Self { arbiters, stop, thread })
+        Ok(Self {
+            arbiters,
+            stop,
+            thread,
+        })
     }
 
     /// Where actors are started.

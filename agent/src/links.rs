@@ -30,7 +30,9 @@ impl Links for NetlinkLinks {
         match tokio::time::timeout(ANSWER_BUDGET, asked).await {
             Ok(Ok(answer)) => answer.map_err(|why| format!("link {link:?} of this node: {why}")),
             Ok(Err(_)) => Err(format!("link {link:?} of this node: the question was cancelled")),
-            Err(_) => Err(format!("link {link:?} of this node: the kernel did not answer in 5s")),
+            Err(_) => Err(format!(
+                "link {link:?} of this node: the kernel did not answer in 5s"
+            )),
         }
     }
 }
@@ -41,7 +43,9 @@ fn check_name(link: &str) -> Result<(), String> {
         && link.len() <= NAME_LIMIT
         && link != "."
         && link != ".."
-        && link.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
+        && link
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
     if usable {
         Ok(())
     } else {
@@ -103,13 +107,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_kernel_knows_the_loopback() {
-        assert_eq!(NetlinkLinks.mac_of("lo").await.unwrap().to_string(), "00:00:00:00:00:00");
+        assert_eq!(
+            NetlinkLinks.mac_of("lo").await.unwrap().to_string(),
+            "00:00:00:00:00:00"
+        );
     }
 
     #[tokio::test]
     async fn an_absent_link_is_named_in_the_error() {
         let error = NetlinkLinks.mac_of("none-such0").await.unwrap_err();
-        assert!(error.contains("none-such0") && error.contains("No such device"), "{error}");
+        assert!(
+            error.contains("none-such0") && error.contains("No such device"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

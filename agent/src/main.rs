@@ -1,1 +1,18 @@
-fn main() {}
+//! The daemon: reads its flags, runs, and says why it ended.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use orbweaver_agent::config::Args;
+use orbweaver_agent::{runtime, store};
+
+fn main() -> ExitCode {
+    match runtime::run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Also for those who run it by hand, or whose log level hides it.
+            eprintln!("orbweaver-agent: {}", store::chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}

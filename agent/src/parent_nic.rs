@@ -38,7 +38,8 @@ pub struct Wanted {
 pub fn wanted(pool: &SpiderIPPool, node: &str) -> Option<Wanted> {
     let annotations = pool.metadata.annotations.as_ref()?;
     let link = annotations.get(annotation::PARENT_NIC)?.trim();
-    let mine = pool.mode() == PoolMode::NodeLevel && matches!(pool.spec.node_name.as_slice(), [only] if only == node);
+    let mine = pool.mode() == PoolMode::NodeLevel
+        && matches!(pool.spec.node_name.as_slice(), [only] if only == node);
     let sibling = annotations.contains_key(annotation::PAIR_POOL)
         && pool.family() == Some(orbweaver_api::address_set::Family::V6);
     let leaving = pool.metadata.deletion_timestamp.is_some();
@@ -64,7 +65,11 @@ pub async fn publish(watched: Arc<Watched>, pools: KubePools, links: Arc<dyn Lin
     loop {
         let failed = round(&watched, &pools, links.as_ref(), &node).await;
         let pause = if failed { retry } else { PERIOD };
-        retry = if failed { (retry * 2).min(PERIOD) } else { FIRST_RETRY };
+        retry = if failed {
+            (retry * 2).min(PERIOD)
+        } else {
+            FIRST_RETRY
+        };
         if failed {
             // A change does not cut the back-off short: a pool that changes all the time would defeat it.
             tokio::time::sleep(pause).await;
@@ -81,7 +86,10 @@ async fn round(watched: &Watched, pools: &KubePools, links: &dyn Links, node: &s
         let mac = match links.mac_of(&wanted.link).await {
             Ok(mac) => mac.to_string(),
             Err(why) => {
-                warn!(pool = wanted.pool, why, "the pool's parent NIC cannot be resolved");
+                warn!(
+                    pool = wanted.pool,
+                    why, "the pool's parent NIC cannot be resolved"
+                );
                 metrics::parent_nic_published("unresolved");
                 failed = true;
                 continue;

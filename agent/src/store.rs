@@ -130,13 +130,24 @@ mod tests {
     #[test]
     fn each_answer_of_the_api_server_has_its_class() {
         assert!(matches!(classify(&api(409, "Conflict")), StoreError::Conflict));
-        assert!(matches!(classify(&api(409, "AlreadyExists")), StoreError::AlreadyExists));
+        assert!(matches!(
+            classify(&api(409, "AlreadyExists")),
+            StoreError::AlreadyExists
+        ));
         assert!(matches!(classify(&api(404, "NotFound")), StoreError::NotFound));
-        assert!(matches!(classify(&api(429, "TooManyRequests")), StoreError::Unavailable(_)));
-        assert!(matches!(classify(&api(422, "Invalid")), StoreError::Refused(text) if text.contains("said so")));
+        assert!(matches!(
+            classify(&api(429, "TooManyRequests")),
+            StoreError::Unavailable(_)
+        ));
+        assert!(
+            matches!(classify(&api(422, "Invalid")), StoreError::Refused(text) if text.contains("said so"))
+        );
         assert!(matches!(classify(&api(403, "Forbidden")), StoreError::Refused(_)));
         for code in [500, 502, 503, 504] {
-            assert!(matches!(classify(&api(code, "")), StoreError::Unknown(_)), "{code}");
+            assert!(
+                matches!(classify(&api(code, "")), StoreError::Unknown(_)),
+                "{code}"
+            );
         }
     }
 

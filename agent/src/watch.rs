@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::runtime::watcher::{self, metadata_watcher, watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use orbweaver_api::multus_config::SpiderMultusConfig;
 use orbweaver_api::pool::SpiderIPPool;
@@ -59,7 +60,11 @@ pub fn start(client: &Client, node: &str, watched: &Arc<Watched>) -> JoinSet<&'s
         },
     );
     let told = watched.clone();
-    spawn(&mut tasks, feed.name, follow(source, feed, move |changes| told.pools_changed(changes)));
+    spawn(
+        &mut tasks,
+        feed.name,
+        follow(source, feed, move |changes| told.pools_changed(changes)),
+    );
 
     let feed = Feed::new("spiderreservedips", watched.reserved_objects.clone());
     let source = guarded(
@@ -67,18 +72,21 @@ pub fn start(client: &Client, node: &str, watched: &Arc<Watched>) -> JoinSet<&'s
         |object: SpiderReservedIP| reserved::ranges_of(&object),
     );
     let told = watched.clone();
-    spawn(&mut tasks, feed.name, follow(source, feed, move |changes| told.reserved_changed(&changes)));
+    spawn(
+        &mut tasks,
+        feed.name,
+        follow(source, feed, move |changes| told.reserved_changed(&changes)),
+    );
 
     let feed = Feed::new("namespaces", watched.namespaces.clone());
-    let source = marks(metadata_watcher(
-        Api::<Namespace>::all(client.clone()),
-        everything.clone(),
-    ));
+    let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let source = marks(watcher(api, everything.clone()));
     spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
 
     let this_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let feed = Feed::new("nodes", watched.nodes.clone());
-    let source = marks(metadata_watcher(Api::<Node>::all(client.clone()), this_node));
+    let api = Api::<PartialObjectMeta<Node>>::all(client.clone());
+    let source = marks(watcher(api, this_node));
     spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
 
     let feed = Feed::optional("spidermultusconfigs", watched.multus_configs.clone());

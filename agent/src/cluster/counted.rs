@@ -41,14 +41,14 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut tally = Tally::start(request.method(), request.uri());
+        let tally = Tally::start(request.method(), request.uri());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            tally.outcome = match &answer {
+            tally.end(match &answer {
                 Ok(response) => outcome(response.status()),
                 Err(_) => "unreachable",
-            };
+            });
             answer
         })
     }
@@ -71,6 +71,12 @@ impl Tally {
             outcome: "abandoned",
             since: Instant::now(),
         }
+    }
+}
+
+impl Tally {
+    fn end(mut self, outcome: &'static str) {
+        self.outcome = outcome;
     }
 }
 
@@ -138,15 +144,51 @@ mod tests {
     fn verb_and_resource_come_from_the_path() {
         let group = "/apis/spiderpool.spidernet.io/v2beta1";
         for (method, path, expected) in [
-            (Method::GET, format!("{group}/spiderippools"), ("list", "spiderippools")),
-            (Method::GET, format!("{group}/spiderippools?watch=true&x=1"), ("watch", "spiderippools")),
-            (Method::GET, format!("{group}/spiderippools/p"), ("get", "spiderippools")),
-            (Method::PATCH, format!("{group}/spiderippools/p/status?"), ("patch", "spiderippools/status")),
-            (Method::POST, format!("{group}/namespaces/a/spiderendpoints"), ("create", "spiderendpoints")),
-            (Method::DELETE, format!("{group}/namespaces/a/spiderendpoints/b"), ("delete", "spiderendpoints")),
-            (Method::GET, "/api/v1/namespaces/a/pods/b".to_owned(), ("get", "pods")),
-            (Method::GET, "/api/v1/namespaces/a".to_owned(), ("get", "namespaces")),
-            (Method::GET, "/api/v1/namespaces".to_owned(), ("list", "namespaces")),
+            (
+                Method::GET,
+                format!("{group}/spiderippools"),
+                ("list", "spiderippools"),
+            ),
+            (
+                Method::GET,
+                format!("{group}/spiderippools?watch=true&x=1"),
+                ("watch", "spiderippools"),
+            ),
+            (
+                Method::GET,
+                format!("{group}/spiderippools/p"),
+                ("get", "spiderippools"),
+            ),
+            (
+                Method::PATCH,
+                format!("{group}/spiderippools/p/status?"),
+                ("patch", "spiderippools/status"),
+            ),
+            (
+                Method::POST,
+                format!("{group}/namespaces/a/spiderendpoints"),
+                ("create", "spiderendpoints"),
+            ),
+            (
+                Method::DELETE,
+                format!("{group}/namespaces/a/spiderendpoints/b"),
+                ("delete", "spiderendpoints"),
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a/pods/b".to_owned(),
+                ("get", "pods"),
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a".to_owned(),
+                ("get", "namespaces"),
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces".to_owned(),
+                ("list", "namespaces"),
+            ),
             (Method::GET, "/version".to_owned(), ("list", "other")),
         ] {
             let uri: Uri = path.parse().unwrap();

@@ -51,8 +51,7 @@ impl EndpointBook {
     pub fn saw(&self, endpoint: &Arc<SpiderEndpoint>) {
         let key = key_of(endpoint);
         if !self.is_mine(endpoint) {
-            self.entries
-                .remove_if(&key, |_, known| !newer(known, endpoint));
+            self.entries.remove_if(&key, |_, known| !newer(known, endpoint));
             return;
         }
         match self.entries.entry(key) {

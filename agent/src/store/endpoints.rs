@@ -196,8 +196,14 @@ impl EndpointStore for KubeEndpoints {
         let (namespace, name) = name_of(&endpoint);
         let api = self.api(namespace);
         let params = PostParams::default();
-        let answer = self.calls.run(deadline, api.replace(name, &params, &endpoint)).await;
-        if matches!(answer, Err(StoreError::Conflict | StoreError::NotFound | StoreError::Unknown(_))) {
+        let answer = self
+            .calls
+            .run(deadline, api.replace(name, &params, &endpoint))
+            .await;
+        if matches!(
+            answer,
+            Err(StoreError::Conflict | StoreError::NotFound | StoreError::Unknown(_))
+        ) {
             self.book.forget(namespace, name);
         }
         let replaced = lean(answer?);

@@ -114,11 +114,17 @@ mod tests {
     use super::*;
 
     fn good(key: &str, value: u32) -> Seen<u32> {
-        Seen { key: key.to_owned(), value: Ok(Some(value)) }
+        Seen {
+            key: key.to_owned(),
+            value: Ok(Some(value)),
+        }
     }
 
     fn bad(key: &str) -> Seen<u32> {
-        Seen { key: key.to_owned(), value: Err("unreadable".to_owned()) }
+        Seen {
+            key: key.to_owned(),
+            value: Err("unreadable".to_owned()),
+        }
     }
 
     #[test]
@@ -126,10 +132,7 @@ mod tests {
         let cache = Cache::default();
         cache.replace(vec![good("a", 1), good("b", 2)]);
         let changes = cache.replace(vec![good("b", 3)]);
-        assert_eq!(
-            changes,
-            [Change::Seen(Arc::new(3)), Change::Gone("a".to_owned())]
-        );
+        assert_eq!(changes, [Change::Seen(Arc::new(3)), Change::Gone("a".to_owned())]);
         assert!(cache.get("a").is_none());
     }
 
@@ -147,7 +150,10 @@ mod tests {
     fn an_object_that_counts_as_absent_is_taken_out() {
         let cache = Cache::default();
         cache.replace(vec![good("a", 1)]);
-        let absent = Seen { key: "a".to_owned(), value: Ok(None) };
+        let absent = Seen {
+            key: "a".to_owned(),
+            value: Ok(None),
+        };
         assert_eq!(cache.apply(absent), Some(Change::Gone("a".to_owned())));
         assert!(cache.all().is_empty());
     }

@@ -26,12 +26,20 @@ pub struct Feed<T> {
 impl<T> Feed<T> {
     /// A resource that must be there.
     pub fn new(name: &'static str, cache: Arc<Cache<T>>) -> Self {
-        Self { name, cache, optional: false }
+        Self {
+            name,
+            cache,
+            optional: false,
+        }
     }
 
     /// A resource whose CRD may be absent; then its list counts as complete and empty.
     pub fn optional(name: &'static str, cache: Arc<Cache<T>>) -> Self {
-        Self { name, cache, optional: true }
+        Self {
+            name,
+            cache,
+            optional: true,
+        }
     }
 }
 
@@ -47,7 +55,9 @@ where
         key: key_of(&guard),
         value: guard.0.map(&keep).map_err(|invalid| invalid.error),
     };
-    stream.default_backoff().map_ok(move |event| map_event(event, &keep))
+    stream
+        .default_backoff()
+        .map_ok(move |event| map_event(event, &keep))
 }
 
 /// Events of a kind of which only labels and annotations matter.
@@ -64,7 +74,9 @@ where
             annotations: object.metadata.annotations.unwrap_or_default(),
         })),
     };
-    stream.default_backoff().map_ok(move |event| map_event(event, keep))
+    stream
+        .default_backoff()
+        .map_ok(move |event| map_event(event, keep))
 }
 
 fn key_of<K: Resource>(object: &K) -> String {
@@ -118,7 +130,10 @@ pub async fn follow<T>(
 fn report_invalid<T>(resource: &'static str, seen: &Seen<T>) {
     if let Err(error) = &seen.value {
         metrics::watched_invalid(resource);
-        warn!(key = seen.key, error, "an object cannot be read; its last good version stays in use");
+        warn!(
+            key = seen.key,
+            error, "an object cannot be read; its last good version stays in use"
+        );
     }
 }
 
@@ -133,7 +148,9 @@ fn failed<T>(feed: &Feed<T>, error: &watcher::Error) {
     }
     match error {
         // What the API server does every few minutes when it drops old versions.
-        watcher::Error::WatchError(status) if status.code == 410 => debug!("the watch expired, listing again"),
+        watcher::Error::WatchError(status) if status.code == 410 => {
+            debug!("the watch expired, listing again")
+        }
         error => warn!(error = chain(error), "the watch failed and is tried again"),
     }
 }

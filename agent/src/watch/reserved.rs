@@ -42,7 +42,10 @@ impl Union {
             v4 = v4.union(&object.v4);
             v6 = v6.union(&object.v6);
         }
-        Self { v4: Arc::new(v4), v6: Arc::new(v6) }
+        Self {
+            v4: Arc::new(v4),
+            v6: Arc::new(v6),
+        }
     }
 }
 

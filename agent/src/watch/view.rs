@@ -106,14 +106,21 @@ pub struct KubeView {
 
 impl std::fmt::Debug for KubeView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KubeView").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("KubeView")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 
 impl KubeView {
     /// Over caches that [`super::start`] fills.
     pub fn new(watched: Arc<Watched>, node: Arc<str>, client: Client, calls: Calls) -> Self {
-        Self { watched, node, client, calls }
+        Self {
+            watched,
+            node,
+            client,
+            calls,
+        }
     }
 }
 

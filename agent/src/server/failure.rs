@@ -1,0 +1,147 @@
+//! How an error of the actors looks on the wire: one table.
+
+use bytes::Bytes;
+use orbweaver_actors::error::{IpamError, PoolError, ProviderError};
+use orbweaver_api::grpc::Failure;
+use prost::Message;
+use tonic::{Code, Status};
+
+/// The gRPC code of an error. The plugin maps codes to CNI error codes.
+pub fn code(error: &IpamError) -> Code {
+    match error {
+        IpamError::InvalidRequest(_) => Code::InvalidArgument,
+        IpamError::PodUnknown { .. } => Code::NotFound,
+        IpamError::Annotation(_)
+        | IpamError::PodDead { .. }
+        | IpamError::NoPool(_)
+        | IpamError::ParentNic { .. } => Code::FailedPrecondition,
+        IpamError::NoAddress { cause, .. } => pool_code(cause),
+        IpamError::Provider(ProviderError::Rejected(_)) | IpamError::Release { .. } => Code::Aborted,
+        IpamError::Provider(ProviderError::Unknown { .. } | ProviderError::NotSent(_))
+        | IpamError::Endpoint { .. }
+        | IpamError::Unavailable(_)
+        | IpamError::Busy { .. } => Code::Unavailable,
+        IpamError::DeadlineExceeded { .. } => Code::DeadlineExceeded,
+    }
+}
+
+fn pool_code(cause: &PoolError) -> Code {
+    match cause {
+        PoolError::Exhausted => Code::ResourceExhausted,
+        PoolError::Unusable(_) | PoolError::Gone => Code::FailedPrecondition,
+        PoolError::DeadlineExceeded { .. } => Code::DeadlineExceeded,
+        PoolError::MetadataNotReady(_)
+        | PoolError::Busy { .. }
+        | PoolError::Restarting
+        | PoolError::Store(_) => Code::Unavailable,
+    }
+}
+
+/// The gRPC status of an error, with a [`Failure`] in its details.
+pub fn status(error: &IpamError, request_id: &str) -> Status {
+    let failure = Failure {
+        stage: error.stage().label().to_owned(),
+        reason: error.reason().to_owned(),
+        temporary: error.temporary(),
+        remedy: error.remedy().to_owned(),
+        request_id: request_id.to_owned(),
+    };
+    Status::with_details(
+        code(error),
+        error.to_string(),
+        Bytes::from(failure.encode_to_vec()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbweaver_actors::error::Stage;
+    use orbweaver_actors::store::StoreError;
+    use orbweaver_api::address_set::Family;
+    use std::time::Duration;
+
+    fn no_address(cause: PoolError) -> IpamError {
+        IpamError::NoAddress {
+            family: Family::V4,
+            nic: "eth0".to_owned(),
+            pools: vec!["p".to_owned()],
+            reasons: "p: full".to_owned(),
+            cause: Box::new(cause),
+        }
+    }
+
+    #[test]
+    fn each_error_has_its_code() {
+        let text = || "x".into();
+        for (error, expected) in [
+            (IpamError::InvalidRequest(text()), Code::InvalidArgument),
+            (
+                IpamError::PodUnknown {
+                    pod: "a/b".to_owned(),
+                    why: String::new(),
+                },
+                Code::NotFound,
+            ),
+            (
+                IpamError::PodDead {
+                    pod: "a/b".to_owned(),
+                },
+                Code::FailedPrecondition,
+            ),
+            (IpamError::NoPool(text()), Code::FailedPrecondition),
+            (no_address(PoolError::Exhausted), Code::ResourceExhausted),
+            (no_address(PoolError::Gone), Code::FailedPrecondition),
+            (no_address(PoolError::Restarting), Code::Unavailable),
+            (
+                no_address(PoolError::DeadlineExceeded { attempts: 1 }),
+                Code::DeadlineExceeded,
+            ),
+            (
+                no_address(PoolError::Store(StoreError::Conflict)),
+                Code::Unavailable,
+            ),
+            (
+                IpamError::ParentNic {
+                    pool: "p".to_owned(),
+                    why: String::new(),
+                },
+                Code::FailedPrecondition,
+            ),
+            (
+                IpamError::Provider(ProviderError::Rejected(text())),
+                Code::Aborted,
+            ),
+            (
+                IpamError::Provider(ProviderError::NotSent(text())),
+                Code::Unavailable,
+            ),
+            (
+                IpamError::Provider(ProviderError::Unknown {
+                    message: text(),
+                    may_run_for: Duration::ZERO,
+                }),
+                Code::Unavailable,
+            ),
+            (
+                IpamError::DeadlineExceeded { stage: Stage::Claim },
+                Code::DeadlineExceeded,
+            ),
+            (IpamError::Busy { limit: 1 }, Code::Unavailable),
+            (IpamError::Unavailable(text()), Code::Unavailable),
+        ] {
+            assert_eq!(code(&error), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_status_explains_itself() {
+        let status = status(&no_address(PoolError::Exhausted), "id-1");
+        let failure = Failure::decode(status.details()).unwrap();
+        assert_eq!(failure.stage, "claim");
+        assert_eq!(failure.reason, "exhausted");
+        assert!(failure.temporary);
+        assert!(failure.remedy.contains("add addresses"));
+        assert_eq!(failure.request_id, "id-1");
+    }
+}
