@@ -12,6 +12,7 @@
 //! A call runs to its end whoever waits for it: a caller who goes away changes nothing (peer rule L13).
 
 pub mod answer;
+mod client;
 pub mod handle;
 pub mod http;
 mod job;

@@ -1,112 +1,43 @@
 //! The Provider actor over a scripted provider: turns, callers that leave, panics, pauses and the end.
-#![allow(missing_docs)]
+// Clippy knows tests by their attribute, not what only they call.
+#![allow(missing_docs, clippy::panic)]
 
+#[path = "provider_support/scripted.rs"]
+mod scripted;
 #[path = "provider_support/server.rs"]
 mod server;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use orbweaver_actors::deadline::Deadline;
 use orbweaver_actors::error::ProviderError;
 use orbweaver_actors::provider::metrics::METRICS;
 use orbweaver_actors::provider::{
-    BoundSubEni, CallClass, CallFailure, DrainReport, ProviderApi, ProviderHandle, ProviderOptions, QueueLimits,
+    BoundSubEni, CallClass, DrainReport, ProviderHandle, ProviderOptions, QueueLimits,
 };
-use orbweaver_api::provider::{AllocateRequest, AllocateResponse, ReleaseRequest, SubEniResponse};
+use scripted::{CONFUSED, PANICS, Scripted, THROTTLED};
 use server::{allocate_request, release_request};
-use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Addresses with a meaning of their own.
-const PANICS: &str = "10.0.0.66";
-const THROTTLED: &str = "10.0.0.77";
-const CONFUSED: &str = "10.0.0.88";
-
-/// A provider that notes each call and answers when it is let.
-struct Scripted {
-    calls: Mutex<Vec<String>>,
-    begun: watch::Sender<usize>,
-    ended: watch::Sender<usize>,
-    gate: Semaphore,
-}
-
-impl Scripted {
-    fn new(open_gates: usize) -> Arc<Self> {
-        Arc::new(Self {
-            calls: Mutex::default(),
-            begun: watch::Sender::new(0),
-            ended: watch::Sender::new(0),
-            gate: Semaphore::new(open_gates),
-        })
-    }
-
-    fn calls(&self) -> Vec<String> {
-        self.calls.lock().expect("not poisoned").clone()
-    }
-
-    async fn has_begun(&self, calls: usize) {
-        reached(&self.begun, calls).await;
-    }
-
-    async fn has_ended(&self, calls: usize) {
-        reached(&self.ended, calls).await;
-    }
-
-    async fn call(&self, address: &str) -> Result<(), CallFailure> {
-        self.calls.lock().expect("not poisoned").push(address.to_owned());
-        self.begun.send_modify(|begun| *begun += 1);
-        self.gate.acquire().await.expect("never closed").forget();
-        self.ended.send_modify(|ended| *ended += 1);
-        match address {
-            PANICS => panic!("as the script says"),
-            THROTTLED => Err(CallFailure {
-                error: ProviderError::Rejected("slow down".into()),
-                retry_after: Some(Duration::from_secs(10)),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
-
-async fn reached(count: &watch::Sender<usize>, calls: usize) {
-    count.subscribe().wait_for(|count| *count >= calls).await.expect("the sender lives");
-}
-
-#[async_trait]
-impl ProviderApi for Scripted {
-    async fn allocate(
-        &self,
-        request: &AllocateRequest,
-        _deadline: Deadline,
-        _request_id: &str,
-    ) -> Result<AllocateResponse, CallFailure> {
-        let address = &request.sub_eni_requests[0].ipv4_address;
-        self.call(address).await?;
-        let answered = if address == CONFUSED { "10.0.0.1" } else { address };
-        let item = SubEniResponse { ipv4_address: answered.into(), ..SubEniResponse::default() };
-        Ok(AllocateResponse { sub_eni_responses: vec![item], ..AllocateResponse::default() })
-    }
-
-    async fn release(
-        &self,
-        request: &ReleaseRequest,
-        _deadline: Deadline,
-        _request_id: &str,
-    ) -> Result<(), CallFailure> {
-        self.call(&request.ip_address).await
-    }
-}
-
 fn start(api: &Arc<Scripted>, in_flight: usize) -> ProviderHandle {
-    start_with(api, QueueLimits { in_flight, ..QueueLimits::default() })
+    start_with(
+        api,
+        QueueLimits {
+            in_flight,
+            ..QueueLimits::default()
+        },
+    )
 }
 
 fn start_with(api: &Arc<Scripted>, limits: QueueLimits) -> ProviderHandle {
-    ProviderHandle::start(ProviderOptions { limits }, api.clone(), &actix_rt::Arbiter::current())
+    ProviderHandle::start(
+        ProviderOptions { limits },
+        api.clone(),
+        &actix_rt::Arbiter::current(),
+    )
 }
 
 fn far() -> Deadline {
@@ -118,7 +49,11 @@ type Asking<T> = JoinHandle<Result<T, ProviderError>>;
 /// A pod start in a task of its own.
 fn pod_start(handle: &ProviderHandle, address: &str, deadline: Deadline) -> Asking<Vec<BoundSubEni>> {
     let (handle, request) = (handle.clone(), allocate_request(address));
-    actix_rt::spawn(async move { handle.allocate(request, CallClass::PodStart, deadline, "r-1".into()).await })
+    actix_rt::spawn(async move {
+        handle
+            .allocate(request, CallClass::PodStart, deadline, "r-1".into())
+            .await
+    })
 }
 
 /// A release in a task of its own.
@@ -158,7 +93,10 @@ async fn a_caller_that_goes_away_changes_nothing() {
     assert!(caller.await.expect_err("it was sent away").is_cancelled());
     api.gate.add_permits(2);
     api.has_ended(1).await;
-    pod_start(&handle, "10.0.0.2", far()).await.expect("no panic").expect("the slot is free again");
+    pod_start(&handle, "10.0.0.2", far())
+        .await
+        .expect("no panic")
+        .expect("the slot is free again");
     assert_eq!(api.calls(), ["10.0.0.1", "10.0.0.2"], "made once, to its end");
 }
 
@@ -172,7 +110,12 @@ async fn a_call_whose_deadline_passes_in_the_queue_is_never_sent() {
     tokio::time::pause();
     let error = second.await.expect("no panic").expect_err("too late");
     assert!(matches!(error, ProviderError::NotSent(_)), "{error:?}");
-    assert!(error.to_string().starts_with("parent budget exhausted: IaaS allocate API call was not sent"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("parent budget exhausted: IaaS allocate API call was not sent"),
+        "{error}"
+    );
     api.gate.add_permits(2);
     first.await.expect("no panic").expect("bound");
     assert_eq!(handle.drain(far()).await, DrainReport::default());
@@ -188,25 +131,42 @@ async fn a_provider_that_ignores_the_deadline_costs_no_more_than_the_deadline() 
     tokio::time::pause();
     let error = stuck.await.expect("no panic").expect_err("no answer");
     assert!(matches!(error, ProviderError::Unknown { .. }), "{error:?}");
-    assert!(error.to_string().starts_with("parent budget exhausted: IaaS allocate API call cancelled"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("parent budget exhausted: IaaS allocate API call cancelled"),
+        "{error}"
+    );
     api.gate.add_permits(1);
-    pod_start(&handle, "10.0.0.2", far()).await.expect("no panic").expect("the slot is free again");
+    pod_start(&handle, "10.0.0.2", far())
+        .await
+        .expect("no panic")
+        .expect("the slot is free again");
 }
 
 #[actix::test]
 async fn a_panic_during_a_call_is_an_unknown_outcome_and_frees_the_slot() {
     let api = Scripted::new(2);
     let handle = start(&api, 1);
-    let error = pod_start(&handle, PANICS, far()).await.expect("not here").expect_err("it broke");
+    let error = pod_start(&handle, PANICS, far())
+        .await
+        .expect("not here")
+        .expect_err("it broke");
     assert!(matches!(error, ProviderError::Unknown { .. }), "{error:?}");
-    pod_start(&handle, "10.0.0.2", far()).await.expect("no panic").expect("bound");
+    pod_start(&handle, "10.0.0.2", far())
+        .await
+        .expect("no panic")
+        .expect("bound");
     assert!(handle.alive());
 }
 
 #[actix::test]
 async fn an_answer_about_another_address_is_rejected() {
     let api = Scripted::new(1);
-    let error = pod_start(&start(&api, 1), CONFUSED, far()).await.expect("no panic").expect_err("wrong");
+    let error = pod_start(&start(&api, 1), CONFUSED, far())
+        .await
+        .expect("no panic")
+        .expect_err("wrong");
     assert!(matches!(error, ProviderError::Rejected(_)), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -217,14 +177,27 @@ async fn an_answer_about_another_address_is_rejected() {
 #[actix::test]
 async fn a_full_queue_turns_calls_away_at_once() {
     let api = Scripted::new(0);
-    let handle =
-        start_with(&api, QueueLimits { in_flight: 1, pod_starts: 1, undos: 1, releases: 1 });
+    let handle = start_with(
+        &api,
+        QueueLimits {
+            in_flight: 1,
+            pod_starts: 1,
+            undos: 1,
+            releases: 1,
+        },
+    );
     let first = pod_start(&handle, "10.0.0.1", far());
     let second = pod_start(&handle, "10.0.0.2", far());
     api.has_begun(1).await;
-    let error = pod_start(&handle, "10.0.0.3", far()).await.expect("no panic").expect_err("full");
+    let error = pod_start(&handle, "10.0.0.3", far())
+        .await
+        .expect("no panic")
+        .expect_err("full");
     assert!(matches!(error, ProviderError::NotSent(_)), "{error:?}");
-    assert_eq!(error.to_string(), "the provider's pod_start queue is full with a maximum length of 1");
+    assert_eq!(
+        error.to_string(),
+        "the provider's pod_start queue is full with a maximum length of 1"
+    );
     api.gate.add_permits(2);
     for outcome in [first.await, second.await] {
         outcome.expect("no panic").expect("bound");
@@ -234,7 +207,10 @@ async fn a_full_queue_turns_calls_away_at_once() {
 #[actix::test]
 async fn a_malformed_request_never_leaves() {
     let api = Scripted::new(1);
-    let error = pod_start(&start(&api, 1), "10.0.0.1/24", far()).await.expect("no panic").expect_err("malformed");
+    let error = pod_start(&start(&api, 1), "10.0.0.1/24", far())
+        .await
+        .expect("no panic")
+        .expect_err("malformed");
     assert!(matches!(error, ProviderError::NotSent(_)), "{error:?}");
     assert!(api.calls().is_empty());
 }
@@ -244,29 +220,50 @@ async fn a_throttled_provider_is_left_alone_for_as_long_as_it_asks() {
     let api = Scripted::new(4);
     let handle = start(&api, 4);
     tokio::time::pause();
-    let error = release(&handle, THROTTLED, CallClass::Undo).await.expect("no panic").expect_err("throttled");
+    let error = release(&handle, THROTTLED, CallClass::Undo)
+        .await
+        .expect("no panic")
+        .expect_err("throttled");
     assert_eq!(error.to_string(), "slow down");
     let asked = Instant::now();
-    pod_start(&handle, "10.0.0.1", far()).await.expect("no panic").expect("a higher class may try");
+    pod_start(&handle, "10.0.0.1", far())
+        .await
+        .expect("no panic")
+        .expect("a higher class may try");
     assert_eq!(asked.elapsed(), Duration::ZERO);
-    release(&handle, "10.0.0.2", CallClass::Release).await.expect("no panic").expect("released");
+    release(&handle, "10.0.0.2", CallClass::Release)
+        .await
+        .expect("no panic")
+        .expect("released");
     let waited = asked.elapsed();
     assert!(waited >= Duration::from_secs(10), "{waited:?}");
-    assert!(waited <= Duration::from_millis(11_002), "a tenth of jitter and the timer's grain: {waited:?}");
+    assert!(
+        waited <= Duration::from_millis(11_002),
+        "a tenth of jitter and the timer's grain: {waited:?}"
+    );
 }
 
 #[actix::test]
 async fn a_drain_ends_what_was_let_in_and_lets_nothing_in() {
     let api = Scripted::new(0);
     let handle = start(&api, 1);
-    let let_in = [pod_start(&handle, "10.0.0.1", far()), pod_start(&handle, "10.0.0.2", far())];
+    let let_in = [
+        pod_start(&handle, "10.0.0.1", far()),
+        pod_start(&handle, "10.0.0.2", far()),
+    ];
     api.has_begun(1).await;
     let drain = actix_rt::spawn({
         let handle = handle.clone();
         async move { handle.drain(far()).await }
     });
-    let late = pod_start(&handle, "10.0.0.3", far()).await.expect("no panic").expect_err("draining");
-    assert_eq!(late.to_string(), "the agent is shutting down and makes no new provider calls");
+    let late = pod_start(&handle, "10.0.0.3", far())
+        .await
+        .expect("no panic")
+        .expect_err("draining");
+    assert_eq!(
+        late.to_string(),
+        "the agent is shutting down and makes no new provider calls"
+    );
     assert!(!drain.is_finished(), "two calls are not at their end");
     api.gate.add_permits(2);
     for outcome in let_in {
@@ -285,7 +282,14 @@ async fn a_drain_that_runs_out_of_time_says_what_it_left() {
     api.has_begun(1).await;
     tokio::time::pause();
     let report = handle.drain(Deadline::after(Duration::from_secs(5))).await;
-    assert_eq!(report, DrainReport { in_flight: 1, not_sent: 1, overdue: false });
+    assert_eq!(
+        report,
+        DrainReport {
+            in_flight: 1,
+            not_sent: 1,
+            overdue: false
+        }
+    );
     let error = waiting.await.expect("no panic").expect_err("not sent");
     assert!(matches!(error, ProviderError::NotSent(_)), "{error:?}");
     stuck.abort();
@@ -294,7 +298,14 @@ async fn a_drain_that_runs_out_of_time_says_what_it_left() {
 #[actix::test]
 async fn without_a_provider_nothing_is_sent() {
     let handle = ProviderHandle::disabled();
-    let outcome = handle.release(release_request("10.0.0.1"), CallClass::Release, far(), "r-1".into()).await;
+    let outcome = handle
+        .release(
+            release_request("10.0.0.1"),
+            CallClass::Release,
+            far(),
+            "r-1".into(),
+        )
+        .await;
     assert!(matches!(outcome, Err(ProviderError::NotSent(_))), "{outcome:?}");
     assert!(!handle.alive());
     assert_eq!(handle.drain(far()).await, DrainReport::default());
@@ -312,7 +323,9 @@ async fn what_is_recorded_is_what_the_table_of_metrics_says() {
     left.abort();
     assert!(left.await.is_err());
     api.gate.add_permits(3);
-    let throttled = release(&handle, THROTTLED, CallClass::Undo).await.expect("no panic");
+    let throttled = release(&handle, THROTTLED, CallClass::Undo)
+        .await
+        .expect("no panic");
     assert!(throttled.is_err());
     assert_eq!(handle.drain(far()).await, DrainReport::default());
 
@@ -321,15 +334,29 @@ async fn what_is_recorded_is_what_the_table_of_metrics_says() {
         let (_, key) = key.into_parts();
         let labels: Vec<&str> = key.labels().map(metrics::Label::key).collect();
         let described = METRICS.iter().find(|metric| metric.name == key.name());
-        assert_eq!(described.map(|metric| metric.labels), Some(&*labels), "{}", key.name());
+        assert_eq!(
+            described.map(|metric| metric.labels),
+            Some(&*labels),
+            "{}",
+            key.name()
+        );
         let values_of: Vec<&str> = key.labels().map(metrics::Label::value).collect();
         values.insert(format!("{}/{}", key.name(), values_of.join("/")), value);
     }
     let counted = |name: &str| values.get(&format!("orbweaver_provider_{name}"));
     assert_eq!(counted("calls_total/allocate/ok"), Some(&DebugValue::Counter(1)));
-    assert_eq!(counted("calls_total/release/rejected"), Some(&DebugValue::Counter(1)));
-    assert_eq!(counted("late_answers_total/allocate"), Some(&DebugValue::Counter(1)));
-    assert_eq!(counted("calls_in_flight/pod_start"), Some(&DebugValue::Gauge(0.0.into())));
+    assert_eq!(
+        counted("calls_total/release/rejected"),
+        Some(&DebugValue::Counter(1))
+    );
+    assert_eq!(
+        counted("late_answers_total/allocate"),
+        Some(&DebugValue::Counter(1))
+    );
+    assert_eq!(
+        counted("calls_in_flight/pod_start"),
+        Some(&DebugValue::Gauge(0.0.into()))
+    );
     assert!(counted("queue_wait_seconds/undo").is_some());
     assert!(counted("call_duration_seconds/release/rejected").is_some());
 }

@@ -1,5 +1,6 @@
 //! The provider's HTTP client against servers that behave, misbehave and disappear.
-#![allow(missing_docs)]
+// Clippy knows tests by their attribute, not what only they call.
+#![allow(missing_docs, clippy::panic)]
 
 #[path = "provider_support/server.rs"]
 mod server;
@@ -33,13 +34,19 @@ async fn http(url: &str) -> ProviderHttp {
 
 async fn allocate(url: &str) -> Result<AllocateResponse, CallFailure> {
     let deadline = Deadline::after(Deadline::CNI_BUDGET);
-    http(url).await.allocate(&allocate_request("10.0.0.10"), deadline, "r-1").await
+    http(url)
+        .await
+        .allocate(&allocate_request("10.0.0.10"), deadline, "r-1")
+        .await
 }
 
 /// The error of a call to a server that answers so.
 async fn allocate_fails(reply: Reply) -> ProviderError {
     let server = Server::plain(reply).await;
-    allocate(&server.url()).await.expect_err("the server gives no usable answer").error
+    allocate(&server.url())
+        .await
+        .expect_err("the server gives no usable answer")
+        .error
 }
 
 /// The error of a call whose request has arrived and whose time then runs out.
@@ -76,20 +83,36 @@ async fn a_call_carries_its_budget_its_id_and_its_body() {
     let http = http(&format!("{}/prefix/", server.url())).await;
     let sent = allocate_request("10.0.0.10");
     let began = Instant::now();
-    let response =
-        http.allocate(&sent, Deadline::after(Deadline::CNI_BUDGET), "r-1").await.expect("answered");
+    let response = http
+        .allocate(&sent, Deadline::after(Deadline::CNI_BUDGET), "r-1")
+        .await
+        .expect("answered");
     assert_eq!(response.sub_eni_responses[0].vlan_id, Some(100));
 
     let received = server.request().await;
-    assert_eq!(received.head.lines().next(), Some(&*format!("POST /prefix{ALLOCATE_PATH} HTTP/1.1")));
+    assert_eq!(
+        received.head.lines().next(),
+        Some(&*format!("POST /prefix{ALLOCATE_PATH} HTTP/1.1"))
+    );
     assert_eq!(received.header("content-type"), Some("application/json"));
     assert_eq!(received.header("x-request-id"), Some("r-1"));
-    assert!(received.header("user-agent").is_some_and(|agent| agent.starts_with("orbweaver/")));
+    assert!(
+        received
+            .header("user-agent")
+            .is_some_and(|agent| agent.starts_with("orbweaver/"))
+    );
     let body: AllocateRequest = serde_json::from_slice(&received.body).expect("JSON");
     assert_eq!(body, sent);
-    let budget: u64 = received.header("x-request-timeout-ms").expect("budget").parse().expect("a number");
+    let budget: u64 = received
+        .header("x-request-timeout-ms")
+        .expect("budget")
+        .parse()
+        .expect("a number");
     let left_on_arrival = (began + TIMEOUT).duration_since(received.at);
-    assert!(u128::from(budget) >= left_on_arrival.as_millis() && budget <= 50_000, "{budget}");
+    assert!(
+        u128::from(budget) >= left_on_arrival.as_millis() && budget <= 50_000,
+        "{budget}"
+    );
 }
 
 #[tokio::test]
@@ -97,18 +120,36 @@ async fn the_budget_sent_is_the_parents_when_that_is_smaller() {
     let mut server = Server::plain(Reply::Keep(answer("204 No Content", "", ""))).await;
     let http = http(&server.url()).await;
     let deadline = Deadline::after(Duration::from_secs(10));
-    http.release(&release_request("10.0.0.10"), deadline, "r-1").await.expect("released");
+    http.release(&release_request("10.0.0.10"), deadline, "r-1")
+        .await
+        .expect("released");
     let received = server.request().await;
-    assert_eq!(received.head.lines().next(), Some(&*format!("POST {RELEASE_PATH} HTTP/1.1")));
-    let budget: u64 = received.header("x-request-timeout-ms").expect("budget").parse().expect("a number");
-    assert!(u128::from(budget) >= deadline.remaining(received.at).as_millis() && budget <= 10_000, "{budget}");
+    assert_eq!(
+        received.head.lines().next(),
+        Some(&*format!("POST {RELEASE_PATH} HTTP/1.1"))
+    );
+    let budget: u64 = received
+        .header("x-request-timeout-ms")
+        .expect("budget")
+        .parse()
+        .expect("a number");
+    assert!(
+        u128::from(budget) >= deadline.remaining(received.at).as_millis() && budget <= 10_000,
+        "{budget}"
+    );
 }
 
 #[tokio::test]
 async fn a_call_without_any_budget_is_not_sent() {
     let mut server = Server::plain(Reply::Keep(bound("10.0.0.10"))).await;
     let http = http(&server.url()).await;
-    let outcome = http.allocate(&allocate_request("10.0.0.10"), Deadline::at(Instant::now()), "r-1").await;
+    let outcome = http
+        .allocate(
+            &allocate_request("10.0.0.10"),
+            Deadline::at(Instant::now()),
+            "r-1",
+        )
+        .await;
     let error = outcome.expect_err("no budget").error;
     assert!(matches!(error, ProviderError::NotSent(_)), "{error:?}");
     assert!(server.saw_nothing_more());
@@ -173,7 +214,9 @@ async fn a_refused_connection_is_rejected() {
 #[tokio::test]
 async fn time_that_runs_out_before_anything_was_written_is_rejected() {
     // It takes the connection and never says hello.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("loopback");
     let url = format!("https://{}", listener.local_addr().expect("address"));
     let options = ProviderHttpOptions {
         base_url: url,
@@ -193,7 +236,10 @@ async fn time_that_runs_out_before_anything_was_written_is_rejected() {
     };
     let (outcome, _connection) = tokio::join!(call, connected);
     let error = outcome.expect_err("no handshake").error;
-    assert!(rejected(&error).starts_with("provider-interaction timeout: "), "{error}");
+    assert!(
+        rejected(&error).starts_with("provider-interaction timeout: "),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -212,15 +258,28 @@ async fn a_body_beyond_the_bound_is_rejected_without_being_read() {
     for reply in [Reply::Close(huge), Reply::Endless(endless)] {
         let error = allocate_fails(reply).await;
         let text = rejected(&error);
-        assert!(text.starts_with("failed to unmarshal allocate response: the answer has more than"), "{text}");
+        assert!(
+            text.starts_with("failed to unmarshal allocate response: the answer has more than"),
+            "{text}"
+        );
     }
 }
 
 #[tokio::test]
 async fn truncated_json_in_a_complete_answer_is_rejected() {
-    for body in ["", "{\"subEniResponses\":[", "null", "[]", "{}", "{\"subEniResponses\":[{\"vlanId\":\"x\"}]}"] {
+    for body in [
+        "",
+        "{\"subEniResponses\":[",
+        "null",
+        "[]",
+        "{}",
+        "{\"subEniResponses\":[{\"vlanId\":\"x\"}]}",
+    ] {
         let error = allocate_fails(Reply::Keep(answer("200 OK", "", body))).await;
-        assert!(rejected(&error).starts_with("failed to unmarshal allocate response: "), "{body}: {error}");
+        assert!(
+            rejected(&error).starts_with("failed to unmarshal allocate response: "),
+            "{body}: {error}"
+        );
     }
 }
 
@@ -247,8 +306,10 @@ async fn any_2xx_is_a_release_whatever_its_body() {
     for reply in replies {
         let server = Server::plain(reply.clone()).await;
         let deadline = Deadline::after(Deadline::CNI_BUDGET);
-        let outcome =
-            http(&server.url()).await.release(&release_request("10.0.0.10"), deadline, "r-1").await;
+        let outcome = http(&server.url())
+            .await
+            .release(&release_request("10.0.0.10"), deadline, "r-1")
+            .await;
         assert!(outcome.is_ok(), "{reply:?}: {outcome:?}");
     }
 }
@@ -257,9 +318,15 @@ async fn any_2xx_is_a_release_whatever_its_body() {
 async fn a_release_that_is_refused_says_so() {
     let server = Server::plain(Reply::Keep(answer("404 Not Found", "", "unknown subnet"))).await;
     let deadline = Deadline::after(Deadline::CNI_BUDGET);
-    let outcome = http(&server.url()).await.release(&release_request("10.0.0.10"), deadline, "r-1").await;
+    let outcome = http(&server.url())
+        .await
+        .release(&release_request("10.0.0.10"), deadline, "r-1")
+        .await;
     let error = outcome.expect_err("refused").error;
-    assert_eq!(rejected(&error), "iaas release API returned status 404: unknown subnet");
+    assert_eq!(
+        rejected(&error),
+        "iaas release API returned status 404: unknown subnet"
+    );
 }
 
 #[tokio::test]
@@ -267,7 +334,10 @@ async fn a_throttled_call_is_rejected_and_names_the_pause() {
     let reply = answer("429 Too Many Requests", "retry-after: 7\r\n", "slow down");
     let server = Server::plain(Reply::Keep(reply)).await;
     let failure = allocate(&server.url()).await.expect_err("throttled");
-    assert_eq!(rejected(&failure.error), "iaas allocate API returned status 429: slow down");
+    assert_eq!(
+        rejected(&failure.error),
+        "iaas allocate API returned status 429: slow down"
+    );
     assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
 }
 
@@ -277,7 +347,9 @@ async fn calls_one_after_the_other_share_a_connection() {
     let http = http(&server.url()).await;
     for _ in 0..3 {
         let deadline = Deadline::after(Deadline::CNI_BUDGET);
-        http.allocate(&allocate_request("10.0.0.10"), deadline, "r-1").await.expect("answered");
+        http.allocate(&allocate_request("10.0.0.10"), deadline, "r-1")
+            .await
+            .expect("answered");
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
 }
@@ -292,8 +364,14 @@ async fn a_url_that_cannot_be_called_is_refused_with_its_key() {
         client_key: None,
         insecure_skip_verify: false,
     };
-    let error = ProviderHttp::new(options).await.expect_err("no scheme").to_string();
-    assert!(error.starts_with("invalid iaasNetworkProvider.serverUrl \"provider:8443\": "), "{error}");
+    let error = ProviderHttp::new(options)
+        .await
+        .expect_err("no scheme")
+        .to_string();
+    assert!(
+        error.starts_with("invalid iaasNetworkProvider.serverUrl \"provider:8443\": "),
+        "{error}"
+    );
 }
 
 proptest! {

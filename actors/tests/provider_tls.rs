@@ -57,7 +57,9 @@ impl Authority {
             }
         };
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-        let config = builder.with_single_cert(vec![certificate.der().clone()], key).expect("a server");
+        let config = builder
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("a server");
         TlsAcceptor::from(Arc::new(config))
     }
 }
@@ -98,7 +100,8 @@ fn options(server: &Server, ca_file: Option<&Path>) -> ProviderHttpOptions {
 
 async fn allocate(http: &ProviderHttp) -> Result<AllocateResponse, CallFailure> {
     let deadline = Deadline::after(Deadline::CNI_BUDGET);
-    http.allocate(&allocate_request("10.0.0.10"), deadline, "r-1").await
+    http.allocate(&allocate_request("10.0.0.10"), deadline, "r-1")
+        .await
 }
 
 fn is_distrust(outcome: &Result<AllocateResponse, CallFailure>) -> bool {
@@ -124,11 +127,15 @@ async fn a_server_is_believed_when_the_ca_file_vouches_for_it_and_only_then() {
     let ca = folder.write("ca.crt", &ours.pem());
 
     let friend = tls_server(&ours).await;
-    let http = ProviderHttp::new(options(&friend, Some(&ca))).await.expect("a client");
+    let http = ProviderHttp::new(options(&friend, Some(&ca)))
+        .await
+        .expect("a client");
     allocate(&http).await.expect("believed");
 
     let mut stranger = tls_server(&theirs).await;
-    let http = ProviderHttp::new(options(&stranger, Some(&ca))).await.expect("a client");
+    let http = ProviderHttp::new(options(&stranger, Some(&ca)))
+        .await
+        .expect("a client");
     let outcome = allocate(&http).await;
     assert!(is_distrust(&outcome), "{outcome:?}");
     assert!(stranger.saw_nothing_more(), "nothing is said to a stranger");
@@ -143,7 +150,9 @@ async fn a_ca_file_that_changes_is_followed_and_a_broken_one_is_not() {
     let serving = now_served.clone();
     let acceptor = move || serving.lock().expect("not poisoned").acceptor(None);
     let server = Server::tls(Reply::Close(bound("10.0.0.10")), acceptor).await;
-    let http = ProviderHttp::new(options(&server, Some(&ca))).await.expect("a client");
+    let http = ProviderHttp::new(options(&server, Some(&ca)))
+        .await
+        .expect("a client");
     allocate(&http).await.expect("believed");
 
     folder.write("ca.crt", "half a fi");
@@ -169,7 +178,9 @@ async fn a_server_that_asks_who_calls_is_shown_the_client_certificate() {
     let (serving, reply) = (authority.clone(), Reply::Keep(bound("10.0.0.10")));
     let server = Server::tls(reply, move || serving.acceptor(Some(&serving))).await;
 
-    let nameless = ProviderHttp::new(options(&server, Some(&ca))).await.expect("a client");
+    let nameless = ProviderHttp::new(options(&server, Some(&ca)))
+        .await
+        .expect("a client");
     assert!(allocate(&nameless).await.is_err());
 
     let known = ProviderHttpOptions {
@@ -186,10 +197,17 @@ async fn an_unknown_certificate_is_believed_only_with_insecure_skip_verify() {
     let server = tls_server(&Arc::new(Authority::new())).await;
     let folder = Folder::new("insecure");
     let ca = folder.write("ca.crt", &Authority::new().pem());
-    let strict = ProviderHttp::new(options(&server, Some(&ca))).await.expect("a client");
+    let strict = ProviderHttp::new(options(&server, Some(&ca)))
+        .await
+        .expect("a client");
     assert!(allocate(&strict).await.is_err());
-    let lax = ProviderHttpOptions { insecure_skip_verify: true, ..options(&server, None) };
-    allocate(&ProviderHttp::new(lax).await.expect("a client")).await.expect("believed without proof");
+    let lax = ProviderHttpOptions {
+        insecure_skip_verify: true,
+        ..options(&server, None)
+    };
+    allocate(&ProviderHttp::new(lax).await.expect("a client"))
+        .await
+        .expect("believed without proof");
 }
 
 #[tokio::test]
@@ -197,12 +215,26 @@ async fn files_that_cannot_be_used_are_refused_by_name() {
     let server = tls_server(&Arc::new(Authority::new())).await;
     let folder = Folder::new("wrong");
     let wrong = folder.write("wrong.crt", "this is no certificate");
-    let refusal = async |options| ProviderHttp::new(options).await.expect_err("not usable").to_string();
+    let refusal = async |options| {
+        ProviderHttp::new(options)
+            .await
+            .expect_err("not usable")
+            .to_string()
+    };
 
     let missing = refusal(options(&server, Some(&folder.0.join("missing.crt")))).await;
-    assert!(missing.starts_with("cannot read tls.caFile ") && missing.contains("missing.crt"), "{missing}");
+    assert!(
+        missing.starts_with("cannot read tls.caFile ") && missing.contains("missing.crt"),
+        "{missing}"
+    );
     let empty = refusal(options(&server, Some(&wrong))).await;
-    assert!(empty.starts_with("tls.caFile is not usable: it holds no certificate"), "{empty}");
-    let half = ProviderHttpOptions { client_key: Some(wrong.clone()), ..options(&server, None) };
+    assert!(
+        empty.starts_with("tls.caFile is not usable: it holds no certificate"),
+        "{empty}"
+    );
+    let half = ProviderHttpOptions {
+        client_key: Some(wrong.clone()),
+        ..options(&server, None)
+    };
     assert!(refusal(half).await.starts_with("a client certificate needs both"));
 }

@@ -72,10 +72,13 @@ fn answers_come_back_in_the_order_of_the_questions() {
     );
 }
 
+/// What is asked, what is answered, how the verdict begins.
+type Row<'a> = (&'a [(&'a str, &'a str)], Vec<SubEniResponse>, &'a str);
+
 #[test]
 fn a_wrong_answer_is_refused_and_says_what_is_wrong() {
     let pair = ("10.0.0.10", "fd00::10");
-    let table: &[(&[(&str, &str)], Vec<SubEniResponse>, &str)] = &[
+    let table: &[Row] = &[
         (
             &[pair],
             vec![],

@@ -1,7 +1,6 @@
 //! The provider over HTTP: one `POST` per call, no redirects, no retries, every body bounded.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -11,13 +10,12 @@ use orbweaver_api::provider::{
     ALLOCATE_PATH, AllocateRequest, AllocateResponse, RELEASE_PATH, ReleaseRequest, TIMEOUT_HEADER,
 };
 use reqwest::{Response, Url};
-use rustls::RootCertStore;
 use serde::Serialize;
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use super::client::FollowingClient;
 use super::outcome::{self, Call, CallFailure, Limit, Progress};
-use super::tls::{self, TlsError, TlsFiles, TlsMaterial};
+use super::tls::{TlsError, TlsFiles};
 use super::witness::{Witness, WitnessedBody};
 use super::{ProviderApi, metrics, throttle};
 use crate::deadline::Deadline;
@@ -29,13 +27,6 @@ const ALLOCATE_BODY: usize = 1024 * 1024;
 const OTHER_BODY: usize = 64 * 1024;
 /// How long such a body is waited for: the outcome is known, the caller should have it.
 const OTHER_BODY_WAIT: Duration = Duration::from_millis(500);
-/// Certificate files are looked at no more often, and only when there is a call.
-const FILES_EVERY: Duration = Duration::from_secs(1);
-/// Shorter than the keep-alive of common servers (60 s and more): a connection that the server closes while a
-/// request is on its way makes an unknown outcome out of nothing.
-const IDLE_CONNECTION: Duration = Duration::from_secs(15);
-/// Idle connections kept.
-const IDLE_CONNECTIONS: usize = 8;
 const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// Where the provider is and how it is spoken to.
@@ -79,16 +70,7 @@ pub struct ProviderHttp {
     allocate: Url,
     release: Url,
     request_timeout: Duration,
-    files: TlsFiles,
-    verify: bool,
-    system_roots: Arc<RootCertStore>,
-    loaded: Mutex<Loaded>,
-}
-
-struct Loaded {
-    client: reqwest::Client,
-    material: TlsMaterial,
-    checked: Instant,
+    client: FollowingClient,
 }
 
 impl std::fmt::Debug for ProviderHttp {
@@ -109,14 +91,6 @@ impl ProviderHttp {
             certificate: options.client_certificate,
             key: options.client_key,
         };
-        let verify = allocate.scheme() == "https" && !options.insecure_skip_verify;
-        let system_roots = if verify && files.ca.is_none() {
-            tokio::task::spawn_blocking(tls::system_roots)
-                .await
-                .map_err(|_| TlsError::NoRoots)?
-        } else {
-            RootCertStore::empty()
-        };
         if options.insecure_skip_verify {
             tracing::warn!(
                 url = %allocate,
@@ -124,55 +98,21 @@ impl ProviderHttp {
                  set tls.caFile and turn tls.insecureSkipVerify off"
             );
         }
-        let material = files.read().await?;
-        let system_roots = Arc::new(system_roots);
-        let client = client(&material, &system_roots, verify)?;
+        let verify = allocate.scheme() == "https" && !options.insecure_skip_verify;
+        let client = FollowingClient::new(files, verify).await?;
         Ok(Self {
             allocate,
             release,
             request_timeout: options.request_timeout,
-            files,
-            verify,
-            system_roots,
-            loaded: Mutex::new(Loaded {
-                client,
-                material,
-                checked: Instant::now(),
-            }),
+            client,
         })
-    }
-
-    /// The client, rebuilt when a certificate file changed. Calls in flight keep the one that they have.
-    async fn client(&self) -> reqwest::Client {
-        let mut loaded = self.loaded.lock().await;
-        let now = Instant::now();
-        if self.files.none() || now.duration_since(loaded.checked) < FILES_EVERY {
-            return loaded.client.clone();
-        }
-        loaded.checked = now;
-        // Contents are compared, not times: files that are mounted from a Secret change by a swapped link.
-        match self.files.read().await {
-            Ok(material) if material == loaded.material => {}
-            Ok(material) => match client(&material, &self.system_roots, self.verify) {
-                Ok(client) => {
-                    tracing::info!("the provider's certificate files changed and were read anew");
-                    loaded.client = client;
-                    loaded.material = material;
-                }
-                Err(why) => {
-                    tracing::warn!(%why, "new certificate files are not usable; the old ones stay in use")
-                }
-            },
-            Err(why) => tracing::warn!(%why, "certificate files cannot be read; the old ones stay in use"),
-        }
-        loaded.client.clone()
     }
 
     async fn send(&self, exchange: &Exchange<'_>, url: &Url, body: Bytes) -> Result<Sent, CallFailure> {
         let call = exchange.call;
         let witness = Witness::default();
         let unwritten = |_| outcome::timed_out(call, exchange.limit, Progress::Unwritten);
-        let client = timeout_at(exchange.deadline, self.client())
+        let client = timeout_at(exchange.deadline, self.client.get())
             .await
             .map_err(unwritten)?;
         let mut request = client
@@ -357,25 +297,6 @@ fn endpoint(base: &str, path: &str) -> Result<Url, ProviderHttpError> {
     let path = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
     Ok(url)
-}
-
-fn client(
-    material: &TlsMaterial,
-    system_roots: &Arc<RootCertStore>,
-    verify: bool,
-) -> Result<reqwest::Client, ProviderHttpError> {
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls::client_config(material, system_roots, verify)?)
-        .user_agent(concat!("orbweaver/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        // The provider is a Service of the cluster; a proxy for the world outside does not know it.
-        .no_proxy()
-        .http1_only()
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .build()
-        .map_err(ProviderHttpError::Client)
 }
 
 fn json(request: &impl Serialize) -> Result<Bytes, ProviderError> {

@@ -79,7 +79,11 @@ impl Server {
                 });
             }
         });
-        Self { authority, connections, received }
+        Self {
+            authority,
+            connections,
+            received,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -133,8 +137,11 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Received>
         }
         bytes.push(stream.read_u8().await.ok()?);
     };
-    let mut received =
-        Received { head: String::from_utf8(head).ok()?, body: bytes, at: Instant::now() };
+    let mut received = Received {
+        head: String::from_utf8(head).ok()?,
+        body: bytes,
+        at: Instant::now(),
+    };
     let length = received.header("content-length")?.parse().ok()?;
     received.body.resize(length, 0);
     stream.read_exact(&mut received.body).await.ok()?;
@@ -144,11 +151,19 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Received>
 
 /// A whole HTTP answer.
 pub(crate) fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len()).into_bytes()
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }
 
 pub(crate) fn bound(ipv4: &str) -> Vec<u8> {
-    answer("200 OK", "", &format!(r#"{{"subEniResponses":[{{"ipv4Address":"{ipv4}","vlanId":100}}]}}"#))
+    answer(
+        "200 OK",
+        "",
+        &format!(r#"{{"subEniResponses":[{{"ipv4Address":"{ipv4}","vlanId":100}}]}}"#),
+    )
 }
 
 pub(crate) fn allocate_request(ipv4: &str) -> AllocateRequest {
