@@ -115,7 +115,7 @@ impl Error {
         match command {
             // A release that was not confirmed must be asked for again: this plugin has no journal,
             // so an error that reads as final would leak the address.
-            Some(Command::Del | Command::Gc) if self.is_about_the_agent() => code::TRY_AGAIN,
+            Some(Command::Del | Command::Gc) if self.is_about_the_agent() => code::TRY_AGAIN_LATER,
             // CNI 1.1's only word for "an ADD could not be served now".
             Some(Command::Status) if self.is_about_the_agent() => code::NOT_AVAILABLE,
             _ => self.own_code(),
@@ -125,12 +125,12 @@ impl Error {
     fn own_code(&self) -> u32 {
         match self {
             Self::VersionUnsupported { .. } | Self::VerbNotOffered { .. } => code::INCOMPATIBLE_VERSION,
-            Self::VariablesMissing { .. } | Self::Variable { .. } => code::BAD_ENVIRONMENT,
-            Self::Stdin(_) => code::IO,
-            Self::Decode(_) | Self::Answer(_) => code::DECODE,
-            Self::Config { .. } => code::BAD_CONFIG,
+            Self::VariablesMissing { .. } | Self::Variable { .. } => code::INVALID_ENVIRONMENT,
+            Self::Stdin(_) => code::IO_FAILURE,
+            Self::Decode(_) | Self::Answer(_) => code::DECODE_FAILURE,
+            Self::Config { .. } => code::INVALID_CONFIGURATION,
             Self::Resources(_) | Self::Unreachable { .. } | Self::Deadline { .. } | Self::Broken { .. } => {
-                code::TRY_AGAIN
+                code::TRY_AGAIN_LATER
             }
             Self::NothingForNic { .. } => code::NOTHING_FOR_NIC,
             Self::Refused(refusal) => refusal.cni_code(),
@@ -217,7 +217,7 @@ impl Report {
     pub fn of_a_panic(place: &str) -> Self {
         Self {
             cni_version: Version::LATEST.name(),
-            code: code::INTERNAL,
+            code: code::BUG,
             msg: format!("internal error of the CNI plugin at {place}"),
             details: "please report this as a bug; kubelet asks again by itself".to_owned(),
         }

@@ -10,15 +10,19 @@ use std::io::{Cursor, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fake_agent::{FakeAgent, Mood};
-use orbweaver_cni::{Budget, Outcome, Process, run};
+use orbweaver_cni::{Budget, Outcome, Process, STDIN_MAX, run};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const SHORT: Duration = Duration::from_millis(300);
+/// Far more than a run with [`SHORT`] takes on a busy machine, far less than [`LONG`].
+const PATIENCE: Duration = Duration::from_secs(30);
 /// For runs that end by something else than the clock.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -56,9 +60,18 @@ fn process(command: &'static str, stdin: impl Read + Send + 'static, budget: Dur
     }
 }
 
+/// On a thread of its own, so that a plugin that never ends fails the test instead of stopping it.
+fn run_to_the_end(process: impl FnOnce() -> Process + Send + 'static) -> Outcome {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(run(process())));
+    receiver.recv_timeout(PATIENCE).unwrap()
+}
+
 fn ask(command: &'static str, socket: &Path, budget: Duration) -> (u64, String) {
-    let outcome = run(process(command, Cursor::new(network(socket).to_string()), budget));
-    code_and_msg(&outcome)
+    let stdin = network(socket).to_string();
+    code_and_msg(&run_to_the_end(move || {
+        process(command, Cursor::new(stdin), budget)
+    }))
 }
 
 fn code_and_msg(outcome: &Outcome) -> (u64, String) {
@@ -120,10 +133,7 @@ fn an_agent_whose_accept_queue_stays_full_costs_the_budget_and_no_more() {
             Err(error) => break assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
         }
     }
-    // On a thread of its own: this one is inside a runtime.
-    let (code, msg) = std::thread::spawn(move || ask("ADD", &socket, SHORT))
-        .join()
-        .unwrap();
+    let (code, msg) = ask("ADD", &socket, SHORT);
     assert!(
         code == 11 && msg.contains("did not accept the connection within 300ms"),
         "{code} {msg}"
@@ -169,8 +179,25 @@ fn garbage_instead_of_an_answer_is_reported_as_such() {
 fn a_stdin_that_nobody_closes_costs_the_budget_and_no_more() {
     let (mut open, stdin) = UnixStream::pair().unwrap();
     open.write_all(b"{").unwrap();
-    let (code, msg) = code_and_msg(&run(process("DEL", stdin, SHORT)));
+    let (code, msg) = code_and_msg(&run_to_the_end(|| process("DEL", stdin, SHORT)));
     assert!(code == 5 && msg.contains("not closed in time"), "{code} {msg}");
+}
+
+#[test]
+fn a_stdin_without_end_is_not_read_to_its_end() {
+    struct Endless(Arc<AtomicU64>);
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            buffer.fill(b' ');
+            self.0.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+            Ok(buffer.len())
+        }
+    }
+    let read = Arc::new(AtomicU64::new(0));
+    let stdin = Endless(read.clone());
+    let (code, msg) = code_and_msg(&run_to_the_end(|| process("DEL", stdin, LONG)));
+    assert!(code == 6 && msg.contains("larger than"), "{code} {msg}");
+    assert!(read.load(Ordering::Relaxed) <= 2 * STDIN_MAX);
 }
 
 #[test]
@@ -202,7 +229,7 @@ fn a_bug_is_answered_as_a_cni_error() {
         .unwrap_or_else(|| panic!("{stdout}"));
     let answer: Value = serde_json::from_str(answer).unwrap();
     assert!(!buggy.status.success());
-    assert_eq!(answer["code"], 100);
+    assert_eq!(answer["code"], 110);
     assert!(answer["msg"].as_str().unwrap().contains("laws.rs"), "{answer}");
 }
 

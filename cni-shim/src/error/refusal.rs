@@ -38,8 +38,8 @@ impl std::fmt::Display for Refusal {
         match self.message.as_str() {
             "" => write!(
                 f,
-                "the agent refused without a message: {}",
-                self.code.description()
+                "{}, without saying why",
+                code::of_grpc(self.code.into()).message
             ),
             message => f.write_str(message),
         }
@@ -53,7 +53,7 @@ impl Refusal {
     }
 
     pub(super) fn cni_code(&self) -> u32 {
-        code::of_status(self.code)
+        code::of_grpc(self.code.into()).code
     }
 
     /// Stage, reason, outlook and remedy in one line.
@@ -118,6 +118,6 @@ mod tests {
         let status = Status::with_details(Code::Internal, "", vec![0xff; 64].into());
         let refusal = Refusal::from(&status);
         assert_eq!(refusal.details(), "gRPC status: Internal");
-        assert!(refusal.to_string().contains("refused without a message"));
+        assert!(refusal.to_string().contains("without saying why"));
     }
 }
