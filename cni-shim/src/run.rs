@@ -145,7 +145,7 @@ pub fn run(process: Process) -> Outcome {
     let duration = Some(start.elapsed());
     match ended {
         Ok(success) => {
-            progress.log(Level::Info, &success.summary, duration);
+            progress.log(level_of_success(progress.command), &success.summary, duration);
             Outcome {
                 stdout: success.answer,
                 warnings: progress.warnings,
@@ -161,6 +161,15 @@ pub fn run(process: Process) -> Outcome {
                 success: false,
             }
         }
+    }
+}
+
+/// STATUS comes every few seconds for ever; that all is well needs no line.
+fn level_of_success(command: Option<Command>) -> Level {
+    if command == Some(Command::Status) {
+        Level::Debug
+    } else {
+        Level::Info
     }
 }
 

@@ -296,6 +296,10 @@ fn status_is_silent_when_the_agent_serves_and_50_when_it_does_not() {
             .run()
             .is_silent_success()
     );
+    assert_eq!(
+        std::fs::read_to_string(agent.folder().join("cni.log")).unwrap(),
+        ""
+    );
     let agent = FakeAgent::start(Mood::Refuses(Status::unavailable("still reading pools")));
     let ended = Plugin::new("STATUS", &network("1.1.0", agent.folder())).run();
     assert_eq!(ended.code_and_msg(), (50, "still reading pools".to_owned()));
