@@ -92,12 +92,13 @@ where
         () = stop.cancelled() => Ending::Done,
     };
     connection.as_mut().graceful_shutdown();
+    // What the farewell itself ends with says nothing more: a connection that never said which HTTP it
+    // speaks ends with an error.
     tokio::select! {
-        result = connection.as_mut() => {
-            if result.is_err() { Ending::Broken } else { ending }
-        }
-        () = activity.idle(FAREWELL) => ending,
+        _ = connection.as_mut() => {}
+        () = activity.idle(FAREWELL) => {}
     }
+    ending
 }
 
 fn ended(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> Ending {
