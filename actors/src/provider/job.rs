@@ -154,3 +154,19 @@ fn answer_caller<T>(facts: &CallFacts, reply: Reply<T>, result: Result<T, Provid
         facts.unheard(outcome);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_given_up_is_never_started_and_a_started_one_never_given_up() {
+        let given_up = Life::default();
+        assert!(given_up.abandon());
+        assert!(!given_up.start());
+        let started = Life::default();
+        assert!(started.start());
+        assert!(!started.abandon());
+        assert!(!started.start(), "nor twice");
+    }
+}

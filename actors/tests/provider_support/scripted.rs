@@ -10,6 +10,9 @@ use orbweaver_actors::provider::{CallFailure, ProviderApi};
 use orbweaver_api::provider::{AllocateRequest, AllocateResponse, ReleaseRequest, SubEniResponse};
 use tokio::sync::{Semaphore, watch};
 
+/// Far more than a working test needs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Addresses with a meaning of their own.
 pub(crate) const PANICS: &str = "10.0.0.66";
 pub(crate) const THROTTLED: &str = "10.0.0.77";
@@ -62,10 +65,11 @@ impl Scripted {
 }
 
 async fn reached(count: &watch::Sender<usize>, calls: usize) {
-    count
-        .subscribe()
-        .wait_for(|count| *count >= calls)
+    let mut seen = count.subscribe();
+    let reached = seen.wait_for(|count| *count >= calls);
+    tokio::time::timeout(PATIENCE, reached)
         .await
+        .expect("in time")
         .expect("the sender lives");
 }
 

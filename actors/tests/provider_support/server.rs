@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use orbweaver_api::provider::{AllocateRequest, ReleaseRequest, SubEniRequest};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -11,6 +12,9 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+
+/// Far more than a working test needs.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the server does after it has read a whole request.
 #[derive(Clone, Debug)]
@@ -91,7 +95,10 @@ impl Server {
     }
 
     pub(crate) async fn request(&mut self) -> Received {
-        self.received.recv().await.expect("a request")
+        tokio::time::timeout(PATIENCE, self.received.recv())
+            .await
+            .expect("in time")
+            .expect("a request")
     }
 
     pub(crate) fn saw_nothing_more(&mut self) -> bool {
