@@ -20,16 +20,19 @@ use tokio::time::Instant;
 
 const TIMEOUT: Duration = Duration::from_secs(50);
 
-async fn http(url: &str) -> ProviderHttp {
-    let options = ProviderHttpOptions {
+fn options(url: &str) -> ProviderHttpOptions {
+    ProviderHttpOptions {
         base_url: url.into(),
         request_timeout: TIMEOUT,
         ca_file: None,
         client_certificate: None,
         client_key: None,
         insecure_skip_verify: false,
-    };
-    ProviderHttp::new(options).await.expect("a client")
+    }
+}
+
+async fn http(url: &str) -> ProviderHttp {
+    ProviderHttp::new(options(url)).await.expect("a client")
 }
 
 async fn allocate(url: &str) -> Result<AllocateResponse, CallFailure> {
@@ -219,12 +222,8 @@ async fn time_that_runs_out_before_anything_was_written_is_rejected() {
         .expect("loopback");
     let url = format!("https://{}", listener.local_addr().expect("address"));
     let options = ProviderHttpOptions {
-        base_url: url,
-        request_timeout: TIMEOUT,
-        ca_file: None,
-        client_certificate: None,
-        client_key: None,
         insecure_skip_verify: true,
+        ..options(&url)
     };
     let http = ProviderHttp::new(options).await.expect("a client");
     let request = allocate_request("10.0.0.10");
@@ -363,14 +362,7 @@ async fn calls_one_after_the_other_share_a_connection() {
 
 #[tokio::test]
 async fn a_url_that_cannot_be_called_is_refused_with_its_key() {
-    let options = ProviderHttpOptions {
-        base_url: "provider:8443".into(),
-        request_timeout: TIMEOUT,
-        ca_file: None,
-        client_certificate: None,
-        client_key: None,
-        insecure_skip_verify: false,
-    };
+    let options = options("provider:8443");
     let error = ProviderHttp::new(options)
         .await
         .expect_err("no scheme")
