@@ -11,6 +11,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 /// How long a connection to the API server may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How the API server's logs and fairness tell the agent from others.
+const USER_AGENT: &str = concat!("orbweaver-agent/", env!("CARGO_PKG_VERSION"));
+
 /// Where the cluster is.
 #[derive(Clone, Debug, Default)]
 pub enum Cluster {
@@ -56,6 +59,10 @@ pub async fn connect(cluster: &Cluster) -> Result<kube::Client, ClusterError> {
     // decides that, because only they know what an unknown outcome means.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static(USER_AGENT),
+    ));
     let builder = ClientBuilder::try_from(config).map_err(|error| ClusterError::Client(Box::new(error)))?;
     Ok(builder.with_layer(&counted::CountLayer).build())
 }

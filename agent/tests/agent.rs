@@ -1,0 +1,399 @@
+//! Watches and whole agents against a simulated cluster.
+
+#[allow(dead_code)]
+#[path = "support/world.rs"]
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use orbweaver_actors::store::ClusterView;
+use orbweaver_agent::agent::{self, RunningAgent};
+use orbweaver_agent::config::Config;
+use orbweaver_agent::store::Calls;
+use orbweaver_agent::watch;
+use orbweaver_agent::watch::view::{KubeView, Observer, Watched};
+use orbweaver_api::address_set::Family;
+use orbweaver_api::grpc as wire;
+use orbweaver_api::grpc::ipam_client::IpamClient;
+use orbweaver_api::pool::SpiderIPPool;
+use orbweaver_cluster_sim::faults::Fault;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
+use world::{NODE, PATIENCE, World, run, until};
+
+/// Watches of a world, without an agent around them.
+struct Watching {
+    watched: Arc<Watched>,
+    view: KubeView,
+    _tasks: JoinSet<&'static str>,
+}
+
+impl Watching {
+    async fn start(world: &World) -> Self {
+        let watched = Arc::new(Watched::default());
+        let tasks = watch::start(&world.client, NODE, &watched);
+        watched.complete(PATIENCE).await.unwrap();
+        let view = KubeView::new(
+            watched.clone(),
+            NODE.into(),
+            world.client.clone(),
+            Calls::default(),
+        );
+        Self {
+            watched,
+            view,
+            _tasks: tasks,
+        }
+    }
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Observer for Told {
+    fn pool_observed(&self, pool: Arc<SpiderIPPool>) {
+        self.0.lock().push(format!("seen {}", pool.name_any()));
+    }
+
+    fn pool_deleted(&self, name: &str) {
+        self.0.lock().push(format!("gone {name}"));
+    }
+
+    fn reserved_changed(&self) {
+        self.0.lock().push("reserved".to_owned());
+    }
+}
+
+impl Told {
+    async fn hears(&self, what: &str) {
+        until(what, async || {
+            self.0.lock().iter().any(|told| told == what).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn start(world: &World) -> RunningAgent {
+    agent::start(config(world), &world.host).await.unwrap()
+}
+
+fn config(world: &World) -> Config {
+    let socket = world.folder.path().join("agent.sock");
+    let mut config = Config::of_node(NODE, world.access.clone(), socket);
+    config.admin_listen = Some("127.0.0.1:0".parse().unwrap());
+    config
+}
+
+async fn grpc(agent: &RunningAgent) -> IpamClient<tonic::transport::Channel> {
+    let path = agent.socket().to_owned();
+    let connector = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    IpamClient::new(
+        Endpoint::from_static("http://agent")
+            .connect_with_connector(connector)
+            .await
+            .unwrap(),
+    )
+}
+
+#[test]
+fn a_bad_object_does_not_stop_the_watch() {
+    run(async |world| {
+        world.define(false, None).await;
+        let bad = |name: &str| json!({ "metadata": { "name": name }, "spec": { "subnet": 7 } });
+        world
+            .raw("SpiderIPPool", "spiderippools", bad("bad-at-start"))
+            .await;
+        let watching = Watching::start(&world).await;
+        world.plain_pool("first").await;
+        world.raw("SpiderIPPool", "spiderippools", bad("bad-later")).await;
+        world.plain_pool("second").await;
+        until("the pool after the bad ones", async || {
+            watching.view.pool("second")
+        })
+        .await;
+        assert!(watching.view.pool("first").is_some());
+        assert_eq!(watching.view.pools().len(), 2);
+    });
+}
+
+#[test]
+fn a_pool_that_turns_bad_keeps_its_last_good_version() {
+    run(async |world| {
+        world.define(false, None).await;
+        world.plain_pool("p").await;
+        let watching = Watching::start(&world).await;
+        let broken = json!({ "spec": { "ips": "10.6.0.1" } });
+        world
+            .pools()
+            .patch_metadata("p", &PatchParams::default(), &Patch::Merge(&broken))
+            .await
+            .unwrap();
+        world.plain_pool("after").await;
+        until("the change after the bad one", async || {
+            watching.view.pool("after")
+        })
+        .await;
+        assert_eq!(watching.view.pool("p").unwrap().spec.ips, ["10.6.0.10-10.6.0.20"]);
+    });
+}
+
+#[test]
+fn what_went_while_the_watch_was_away_is_told_as_gone() {
+    run(async |world| {
+        world.define(true, None).await;
+        world.plain_pool("stays").await;
+        world.plain_pool("goes").await;
+        let watching = Watching::start(&world).await;
+        let told = Arc::new(Told::default());
+        watching.watched.observe(told.clone());
+        told.hears("seen goes").await;
+        // Away: what happens now is only found by listing again.
+        world.fault("watch", "spiderippools", 1, Fault::Refuse(410));
+        world.simulated.faults().drop_watches();
+        world
+            .pools()
+            .delete("goes", &DeleteParams::default())
+            .await
+            .unwrap();
+        world.simulated.compact();
+        told.hears("gone goes").await;
+        assert!(watching.view.pool("stays").is_some());
+        assert!(watching.view.pool("goes").is_none());
+    });
+}
+
+#[test]
+fn reserved_addresses_follow_their_objects() {
+    run(async |world| {
+        world.define(true, None).await;
+        let reserved =
+            |name: &str, ip: &str| json!({ "metadata": { "name": name }, "spec": { "ips": [ip] } });
+        world
+            .raw(
+                "SpiderReservedIP",
+                "spiderreservedips",
+                reserved("a", "10.6.0.1-10.6.0.4"),
+            )
+            .await;
+        world
+            .raw("SpiderReservedIP", "spiderreservedips", reserved("b", "fd00::1"))
+            .await;
+        let watching = Watching::start(&world).await;
+        assert_eq!(watching.view.reserved(Family::V4).count(), 4);
+        assert_eq!(watching.view.reserved(Family::V6).count(), 1);
+        let told = Arc::new(Told::default());
+        watching.watched.observe(told.clone());
+        let api: Api<orbweaver_api::reserved_ip::SpiderReservedIP> = Api::all(world.client.clone());
+        api.delete("a", &DeleteParams::default()).await.unwrap();
+        told.hears("reserved").await;
+        assert!(watching.view.reserved(Family::V4).is_empty());
+        assert_eq!(watching.view.reserved(Family::V6).count(), 1);
+    });
+}
+
+#[test]
+fn only_this_nodes_pods_are_watched_and_others_can_be_asked_for() {
+    run(async |world| {
+        world.define(true, None).await;
+        world.pod("mine").await;
+        let mut other = world.pod("template").await;
+        other.metadata.name = Some("other".to_owned());
+        other.metadata.resource_version = None;
+        other.metadata.uid = None;
+        other.spec.as_mut().unwrap().node_name = Some("node-2".to_owned());
+        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(world.client.clone());
+        api.create(&PostParams::default(), &other).await.unwrap();
+        let watching = Watching::start(&world).await;
+        assert!(watching.view.pod("default", "mine").is_some());
+        assert!(watching.view.pod("default", "other").is_none());
+        let deadline = orbweaver_actors::deadline::Deadline::after(PATIENCE);
+        assert!(
+            watching
+                .view
+                .live_pod("default", "other", deadline)
+                .await
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            watching
+                .view
+                .live_pod("default", "absent", deadline)
+                .await
+                .unwrap()
+                .is_none()
+        );
+        assert!(watching.view.node().is_some());
+        assert!(watching.view.namespace("default").is_some());
+    });
+}
+
+#[test]
+fn nothing_is_served_before_the_caches_are_complete() {
+    run(async |world| {
+        world.define(true, None).await;
+        world.fault("list", "spiderippools", u64::MAX, Fault::Refuse(503));
+        let config = config(&world);
+        let socket = config.socket.clone();
+        let starting = agent::start(config, &world.host);
+        let mut starting = std::pin::pin!(starting);
+        let refused_twice = until("two refused lists of pools", async || {
+            (world.requests("list", "spiderippools") >= 2).then_some(())
+        });
+        tokio::select! {
+            _ = starting.as_mut() => panic!("it serves although it has not seen the pools"),
+            () = refused_twice => {}
+        }
+        assert!(!socket.exists());
+        assert_eq!(world.requests("list", "spiderendpoints"), 0);
+        world.simulated.faults().clear();
+        let agent = timeout(PATIENCE, starting).await.unwrap().unwrap();
+        UnixStream::connect(agent.socket()).await.unwrap();
+        assert_eq!(agent.ready().await, Ok(()));
+        agent.stop().await;
+        assert!(!socket.exists(), "the socket stays after the stop");
+    });
+}
+
+#[test]
+fn lists_that_never_complete_are_named() {
+    run(async |world| {
+        world.define(true, None).await;
+        world.fault("list", "spiderippools", u64::MAX, Fault::Refuse(503));
+        let mut config = config(&world);
+        config.start_budget = Duration::from_millis(300);
+        let error = agent::start(config, &world.host).await.unwrap_err().to_string();
+        assert!(error.contains("spiderippools"), "{error}");
+    });
+}
+
+#[test]
+fn an_absent_multus_definition_is_no_obstacle() {
+    run(async |world| {
+        world.define(true, Some("spidermultusconfigs")).await;
+        start(&world).await.stop().await;
+    });
+}
+
+#[test]
+fn a_second_agent_does_not_take_the_socket() {
+    run(async |world| {
+        world.define(true, None).await;
+        let first = start(&world).await;
+        let error = agent::start(config(&world), &world.host)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("another agent listens"), "{error}");
+        grpc(&first)
+            .await
+            .status(wire::StatusRequest::default())
+            .await
+            .unwrap();
+        first.stop().await;
+    });
+}
+
+#[test]
+fn the_parent_nic_of_this_nodes_pool_is_published() {
+    run(async |world| {
+        world.define(true, None).await;
+        let agent = start(&world).await;
+        let metadata = json!({
+            "labels": { "ipam.spidernet.io/iaas-provider": "x" },
+            "annotations": { "ipam.spidernet.io/parent-nic": "lo" },
+        });
+        let spec = json!({ "subnet": "10.6.0.0/16", "nodeName": [NODE] });
+        world.pool("mine", metadata.clone(), spec).await;
+        world
+            .pool(
+                "other",
+                metadata,
+                json!({ "subnet": "10.7.0.0/16", "nodeName": ["node-2"] }),
+            )
+            .await;
+        let published = until("status.parentNic", async || {
+            world.pools().get("mine").await.unwrap().status?.parent_nic
+        })
+        .await;
+        assert_eq!(published.name, "lo");
+        assert_eq!(published.mac.as_deref(), Some("00:00:00:00:00:00"));
+        assert!(
+            world
+                .pools()
+                .get("other")
+                .await
+                .unwrap()
+                .status
+                .is_none_or(|status| status.parent_nic.is_none())
+        );
+        agent.stop().await;
+    });
+}
+
+#[test]
+fn a_pod_gets_an_address_and_gives_it_back() {
+    run(async |world| {
+        world.define(true, None).await;
+        world.plain_pool("p").await;
+        let agent = start(&world).await;
+        let pod = world.pod("a").await;
+        let attachment = wire::Attachment {
+            container_id: "c-1".to_owned(),
+            nic: "eth0".to_owned(),
+            netns: "/var/run/netns/x".to_owned(),
+            pod_namespace: "default".to_owned(),
+            pod_name: "a".to_owned(),
+            pod_uid: pod.uid().unwrap(),
+        };
+        let mut client = grpc(&agent).await;
+        let add = wire::AddRequest {
+            attachment: Some(attachment.clone()),
+            ..Default::default()
+        };
+        let added = client.add(add.clone()).await.unwrap().into_inner();
+        assert_eq!(added.addresses[0].address, "10.6.0.10/16");
+        assert_eq!(
+            client.add(add).await.unwrap().into_inner(),
+            added,
+            "asked again, the same answer"
+        );
+        assert!(world.endpoints().get_opt("a").await.unwrap().is_some());
+        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(world.client.clone());
+        let now = DeleteParams::default().grace_period(0);
+        api.delete("a", &now).await.unwrap();
+        let del = wire::DelRequest {
+            attachment: Some(attachment),
+            ..Default::default()
+        };
+        client.del(del).await.unwrap();
+        until("the claim is gone", async || {
+            let status = world.pools().get("p").await.unwrap().status.unwrap();
+            status.allocated_ips.is_none().then_some(())
+        })
+        .await;
+        until("the endpoint is gone", async || {
+            world
+                .endpoints()
+                .get_opt("a")
+                .await
+                .unwrap()
+                .is_none()
+                .then_some(())
+        })
+        .await;
+        agent.stop().await;
+    });
+}
