@@ -19,8 +19,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::server::connection;
 use crate::server::service::IpamService;
+use crate::server::{ACCEPT_PAUSE, connection};
 
 /// Probes and scrapes are few; more is somebody else's mistake.
 const CONNECTIONS: usize = 32;
@@ -159,22 +159,23 @@ async fn accept(listener: TcpListener, routes: Router) {
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, peer)) => match slots.clone().try_acquire_owned() {
-                Ok(slot) => {
-                    let connection = connection::serve(stream, routes.clone(), CancellationToken::new());
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(slot);
-                    });
-                }
-                Err(_) => warn!(%peer, "too many connections on the admin port"),
-            },
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "a connection on the admin port could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
             }
-        }
+        };
+        let Ok(slot) = slots.clone().try_acquire_owned() else {
+            warn!(%peer, "too many connections on the admin port");
+            continue;
+        };
+        let connection = connection::serve(stream, routes.clone(), CancellationToken::new());
+        connections.spawn(async move {
+            connection.await;
+            drop(slot);
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use orbweaver_actors::provider::{
 use orbweaver_actors::store::{Links, StoreError};
 use orbweaver_actors::supervisor::{Ports, SupervisorHandle, SupervisorOptions};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -105,7 +105,7 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
     let mut tasks = watch::start(&client, &config.node_name, &watched);
     tokio::select! {
         complete = watched.complete(config.start_budget) => complete?,
-        ended = tasks.join_next() => return Err(StartError::WatchEnded(task_name(ended))),
+        ended = tasks.join_next() => return Err(StartError::WatchEnded(task_name(ended.as_ref()))),
     }
     let calls = Calls::default();
     let node = config.node_name.clone();
@@ -221,7 +221,7 @@ async fn start_supervisor(
         .ok_or(StartError::NoActors)
 }
 
-fn task_name(ended: Option<Result<&'static str, tokio::task::JoinError>>) -> &'static str {
+fn task_name(ended: Option<&Result<&'static str, JoinError>>) -> &'static str {
     match ended {
         Some(Ok(name)) => name,
         Some(Err(_)) => "a resource (it panicked)",
@@ -249,7 +249,7 @@ impl RunningAgent {
     pub async fn ended(&mut self) -> String {
         let provider = self.provider.clone();
         tokio::select! {
-            ended = self.tasks.join_next() => format!("the task of {} ended", task_name(ended)),
+            ended = self.tasks.join_next() => format!("the task of {} ended", task_name(ended.as_ref())),
             reason = &mut self.fatal => {
                 reason.unwrap_or_else(|_| "the supervisor ended without a word".to_owned())
             }

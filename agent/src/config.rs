@@ -152,7 +152,7 @@ impl Config {
     /// From flags, variables (`lookup`, for the names that Spiderpool's charts set) and `conf.yml`.
     pub fn resolve(
         args: &Args,
-        file: ConfFile,
+        file: &ConfFile,
         lookup: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let node = or_variable(args.node_name.as_ref(), "SPIDERPOOL_NODE_NAME", lookup).ok_or(

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     for key in file.unknown_keys() {
         warn!(key, "conf.yml has a key that nobody reads");
     }
-    let mut config = Config::resolve(args, file, &lookup)?;
+    let mut config = Config::resolve(args, &file, &lookup)?;
     config.metrics = metrics::install();
 
     let io = io_runtime()?;

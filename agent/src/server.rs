@@ -34,7 +34,7 @@ use crate::server::socket::{Peers, Socket};
 /// Largest request body. An ADD is a few hundred bytes; a batch release of a full node a few thousand.
 pub const BODY_LIMIT: usize = 64 * 1024;
 /// Wait after a failed accept (no file descriptors left), so that the failure does not become a busy loop.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How much the server takes on.
 #[derive(Clone, Copy, Debug)]

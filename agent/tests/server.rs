@@ -1,5 +1,8 @@
 //! The server on a real unix socket, in front of a scripted service.
 
+// clippy knows the insides of test functions only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 #[path = "support/scripted.rs"]
 mod scripted;
 

@@ -1,5 +1,8 @@
 //! The stores against a simulated API server.
 
+// clippy knows the insides of test functions only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 #[allow(dead_code)]
 #[path = "support/world.rs"]
 mod world;

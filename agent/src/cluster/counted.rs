@@ -106,8 +106,12 @@ fn describe(method: &Method, uri: &Uri) -> (&'static str, String) {
         _ => return (verb(method, false, false), "other".to_owned()),
     };
     let rest: Vec<&str> = parts.skip(skip).collect();
-    let (resource, named, subresource) = match rest.as_slice() {
-        ["namespaces", _, resource, tail @ ..] => (*resource, !tail.is_empty(), tail.get(1)),
+    // A namespace's own name and the resources in it share a prefix.
+    let scoped = match rest.as_slice() {
+        ["namespaces", _, scoped @ ..] if !scoped.is_empty() => scoped,
+        all => all,
+    };
+    let (resource, named, subresource) = match scoped {
         [resource, tail @ ..] => (*resource, !tail.is_empty(), tail.get(1)),
         [] => ("other", false, None),
     };

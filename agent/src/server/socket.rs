@@ -83,10 +83,9 @@ impl Socket {
 }
 
 async fn clear_stale(path: &Path) -> Result<(), SocketError> {
-    let file = match fs::symlink_metadata(path) {
-        Ok(file) => file,
-        // Absent; anything else that is wrong with the path, binding will say.
-        Err(_) => return Ok(()),
+    // Absent; anything else that is wrong with the path, binding will say.
+    let Ok(file) = fs::symlink_metadata(path) else {
+        return Ok(());
     };
     if !file.file_type().is_socket() {
         return Err(SocketError::NotASocket(path.to_owned()));

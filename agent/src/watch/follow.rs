@@ -149,7 +149,7 @@ fn failed<T>(feed: &Feed<T>, error: &watcher::Error) {
     match error {
         // What the API server does every few minutes when it drops old versions.
         watcher::Error::WatchError(status) if status.code == 410 => {
-            debug!("the watch expired, listing again")
+            debug!("the watch expired, listing again");
         }
         error => warn!(error = chain(error), "the watch failed and is tried again"),
     }

@@ -1,5 +1,8 @@
 //! A service that answers what the test says, behind a real server on a socket of its own.
 
+// clippy knows the insides of test functions only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +31,13 @@ use tonic::transport::{Channel, Endpoint};
 
 /// What a pod's name asks the scripted service to do.
 #[derive(Default)]
-pub struct Scripted {
-    pub adds: Mutex<Vec<AddRequest>>,
-    pub dels: Mutex<Vec<DelRequest>>,
+pub(crate) struct Scripted {
+    pub(crate) adds: Mutex<Vec<AddRequest>>,
+    pub(crate) dels: Mutex<Vec<DelRequest>>,
     /// An ADD of the pod `slow` has begun.
-    pub slow_began: Notify,
+    pub(crate) slow_began: Notify,
     /// One permit lets one `slow` ADD end.
-    pub slow_may_end: Option<Arc<Semaphore>>,
+    pub(crate) slow_may_end: Option<Arc<Semaphore>>,
 }
 
 #[async_trait]
@@ -129,19 +132,19 @@ fn endpoint(namespace: &str, name: &str) -> SpiderEndpoint {
 }
 
 /// A server in a folder of its own.
-pub struct Fixture {
-    pub path: PathBuf,
-    pub service: Arc<Scripted>,
-    pub server: Server,
+pub(crate) struct Fixture {
+    pub(crate) path: PathBuf,
+    pub(crate) service: Arc<Scripted>,
+    pub(crate) server: Server,
     _folder: tempfile::TempDir,
 }
 
 impl Fixture {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(Scripted::default(), 16).await
     }
 
-    pub async fn with(service: Scripted, connections: usize) -> Self {
+    pub(crate) async fn with(service: Scripted, connections: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.sock");
         let service = Arc::new(service);
@@ -161,12 +164,12 @@ impl Fixture {
         }
     }
 
-    pub async fn connect(&self) -> UnixStream {
+    pub(crate) async fn connect(&self) -> UnixStream {
         UnixStream::connect(&self.path).await.unwrap()
     }
 
     /// One HTTP/1.1 request on a connection of its own; the body is JSON or nothing.
-    pub async fn http(&self, request: Request<Full<Bytes>>) -> (u16, Value) {
+    pub(crate) async fn http(&self, request: Request<Full<Bytes>>) -> (u16, Value) {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(self.connect().await))
                 .await
@@ -184,15 +187,15 @@ impl Fixture {
         (status, body)
     }
 
-    pub async fn post(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn post(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         self.http(request(method, path, body.to_string())).await
     }
 
-    pub async fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         self.http(request("GET", path, String::new())).await
     }
 
-    pub async fn grpc(&self) -> IpamClient<Channel> {
+    pub(crate) async fn grpc(&self) -> IpamClient<Channel> {
         let path = self.path.clone();
         let connector = tower::service_fn(move |_| {
             let path = path.clone();
@@ -206,7 +209,7 @@ impl Fixture {
     }
 }
 
-pub fn request(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+pub(crate) fn request(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     Request::builder()
         .method(method)
         .uri(path)
@@ -216,7 +219,7 @@ pub fn request(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full
         .unwrap()
 }
 
-pub fn add_arguments(pod: &str) -> Value {
+pub(crate) fn add_arguments(pod: &str) -> Value {
     json!({
         "containerID": "c-1", "ifName": "eth0", "netNamespace": "/var/run/netns/x",
         "podNamespace": "ns", "podName": pod, "podUID": "u-1",
@@ -224,7 +227,7 @@ pub fn add_arguments(pod: &str) -> Value {
 }
 
 /// Budget of a request, give or take what the test itself took.
-pub fn near(deadline: Deadline, budget: Duration) -> bool {
+pub(crate) fn near(deadline: Deadline, budget: Duration) -> bool {
     let left = deadline.remaining(Instant::now());
     left <= budget && left + Duration::from_secs(5) > budget
 }

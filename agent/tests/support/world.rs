@@ -1,5 +1,8 @@
 //! A simulated cluster with Orbweaver's resources, and ways to wait for what should come.
 
+// clippy knows the insides of test functions only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,20 +21,20 @@ use orbweaver_cluster_sim::{Cluster as Simulated, ClusterOptions};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-pub const NODE: &str = "node-1";
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const NODE: &str = "node-1";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a test starts from.
-pub struct World {
-    pub simulated: Simulated,
-    pub access: Cluster,
-    pub client: Client,
-    pub host: ActorHost,
-    pub folder: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) simulated: Simulated,
+    pub(crate) access: Cluster,
+    pub(crate) client: Client,
+    pub(crate) host: ActorHost,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 /// Runs a test in a world of its own, on a runtime that its actors share.
-pub fn run<F>(test: impl FnOnce(Arc<World>) -> F)
+pub(crate) fn run<F>(test: impl FnOnce(Arc<World>) -> F)
 where
     F: Future<Output = ()>,
 {
@@ -71,7 +74,7 @@ impl World {
     }
 
     /// Defines the resources. `strict`: with their schemas; else anything goes in.
-    pub async fn define(&self, strict: bool, but: Option<&str>) {
+    pub(crate) async fn define(&self, strict: bool, but: Option<&str>) {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for mut definition in orbweaver_api::crd::all().unwrap() {
             if but.is_some_and(|plural| plural == definition.spec.names.plural) {
@@ -95,16 +98,16 @@ impl World {
             .unwrap();
     }
 
-    pub fn pools(&self) -> Api<SpiderIPPool> {
+    pub(crate) fn pools(&self) -> Api<SpiderIPPool> {
         Api::all(self.client.clone())
     }
 
-    pub fn endpoints(&self) -> Api<SpiderEndpoint> {
+    pub(crate) fn endpoints(&self) -> Api<SpiderEndpoint> {
         Api::namespaced(self.client.clone(), "default")
     }
 
     /// Creates a pool from its spec and metadata.
-    pub async fn pool(&self, name: &str, metadata: Value, spec: Value) -> SpiderIPPool {
+    pub(crate) async fn pool(&self, name: &str, metadata: Value, spec: Value) -> SpiderIPPool {
         let mut pool = json!({
             "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderIPPool",
             "metadata": metadata, "spec": spec,
@@ -114,13 +117,13 @@ impl World {
         self.pools().create(&PostParams::default(), &pool).await.unwrap()
     }
 
-    pub async fn plain_pool(&self, name: &str) -> SpiderIPPool {
+    pub(crate) async fn plain_pool(&self, name: &str) -> SpiderIPPool {
         let spec = json!({ "subnet": "10.6.0.0/16", "ips": ["10.6.0.10-10.6.0.20"], "default": true });
         self.pool(name, json!({}), spec).await
     }
 
     /// Creates any object, whatever is in it, in the namespace that it names.
-    pub async fn raw(&self, kind: &str, plural: &str, mut object: Value) {
+    pub(crate) async fn raw(&self, kind: &str, plural: &str, mut object: Value) {
         let version = "spiderpool.spidernet.io/v2beta1".to_owned();
         object["apiVersion"] = json!(version);
         object["kind"] = json!(kind);
@@ -140,7 +143,7 @@ impl World {
     }
 
     /// Creates a pod that runs on [`NODE`].
-    pub async fn pod(&self, name: &str) -> Pod {
+    pub(crate) async fn pod(&self, name: &str) -> Pod {
         let pod = json!({
             "metadata": { "name": name, "namespace": "default" },
             "spec": { "nodeName": NODE, "containers": [{ "name": "c", "image": "i" }] },
@@ -151,7 +154,7 @@ impl World {
             .unwrap()
     }
 
-    pub fn fault(&self, verb: &str, resource: &str, times: u64, fault: Fault) {
+    pub(crate) fn fault(&self, verb: &str, resource: &str, times: u64, fault: Fault) {
         self.simulated.faults().add(Rule {
             verb: verb.to_owned(),
             resource: resource.to_owned(),
@@ -160,7 +163,7 @@ impl World {
         });
     }
 
-    pub fn requests(&self, verb: &str, resource: &str) -> u64 {
+    pub(crate) fn requests(&self, verb: &str, resource: &str) -> u64 {
         self.simulated
             .counters()
             .count(|asked| asked.verb == verb && asked.resource == resource)
@@ -168,7 +171,7 @@ impl World {
 }
 
 /// Waits until `probe` gives something.
-pub async fn until<T, F>(what: &str, mut probe: impl FnMut() -> F) -> T
+pub(crate) async fn until<T, F>(what: &str, mut probe: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
