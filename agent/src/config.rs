@@ -242,3 +242,6 @@ fn positive(name: &'static str, value: usize) -> Result<usize, ConfigError> {
         why: "it must be at least 1".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

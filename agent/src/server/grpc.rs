@@ -16,7 +16,7 @@ use tracing::info_span;
 
 use crate::metrics::{Transport, Verb};
 use crate::server::observed::{observe, span};
-use crate::server::service::IpamService;
+use crate::server::service::{IpamService, ready_by};
 use crate::server::{BODY_LIMIT, budget, failure, request_id};
 
 /// The service's routes.
@@ -122,10 +122,7 @@ impl Ipam for Server {
     ) -> Result<Response<wire::StatusResponse>, Status> {
         let call = Call::of(&request, &request.get_ref().request_id);
         let span = info_span!("request", verb = "status", request_id = &*call.request_id);
-        let serve = async {
-            let ready = self.service.ready().await;
-            ready.map_err(|why| IpamError::Unavailable(why.into()))
-        };
+        let serve = async { ready_by(self.service.as_ref(), call.deadline()?).await };
         let done = observe(Verb::Status, Transport::Grpc, span, serve).await;
         answer(done.map(|()| wire::StatusResponse {}), &call)
     }

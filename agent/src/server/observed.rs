@@ -5,7 +5,7 @@ use std::future::Future;
 use orbweaver_actors::error::IpamError;
 use orbweaver_actors::request::Attachment;
 use tokio::time::Instant;
-use tracing::{Instrument, Span, info, info_span, warn};
+use tracing::{Instrument, Span, debug, info, info_span, warn};
 
 use crate::metrics::{self, Transport, Verb};
 
@@ -34,6 +34,8 @@ pub async fn observe<T>(
         let answer = request.await;
         let took = since.elapsed();
         match &answer {
+            // Probes come every few seconds and say nothing as long as all is well.
+            Ok(_) if verb == Verb::Status => debug!(took_ms = took.as_millis(), "served"),
             Ok(_) => info!(took_ms = took.as_millis(), "served"),
             Err(error) => warn!(
                 took_ms = took.as_millis(),

@@ -27,7 +27,7 @@ use tracing::info_span;
 
 use crate::metrics::{Transport, Verb};
 use crate::server::observed::{observe, span};
-use crate::server::service::IpamService;
+use crate::server::service::{IpamService, ready_by};
 use crate::server::{BODY_LIMIT, budget, request_id};
 
 /// What a client may take to send a body of [`BODY_LIMIT`].
@@ -112,10 +112,7 @@ async fn del(State(api): State<Api>, headers: HeaderMap, body: Body) -> Response
 async fn health(State(api): State<Api>, headers: HeaderMap) -> Response {
     let request_id = request_id::of("", &headers);
     let span = info_span!("request", verb = "status", request_id = &*request_id);
-    let serve = async {
-        let ready = api.service.ready().await;
-        ready.map_err(|why| IpamError::Unavailable(why.into()))
-    };
+    let serve = async { ready_by(api.service.as_ref(), deadline(&headers)?).await };
     match observe(Verb::Status, Transport::OpenApi, span, serve).await {
         Ok(()) => StatusCode::OK.into_response(),
         Err(error) => failed(&error),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use orbweaver_actors::deadline::Deadline;
-use orbweaver_actors::error::IpamError;
+use orbweaver_actors::error::{IpamError, Stage};
 use orbweaver_actors::request::{AddRequest, Allocated, CheckRequest, DelRequest};
 use orbweaver_actors::store::{EndpointStore, StoreError};
 use orbweaver_actors::supervisor::SupervisorHandle;
 use orbweaver_api::endpoint::SpiderEndpoint;
+use tokio::time::timeout_at;
 
 /// The answers to what clients ask.
 #[async_trait]
@@ -28,6 +29,16 @@ pub trait IpamService: Send + Sync + 'static {
         name: &str,
         deadline: Deadline,
     ) -> Result<Option<Arc<SpiderEndpoint>>, StoreError>;
+}
+
+/// [`IpamService::ready`] for somebody who waits until `deadline`.
+pub async fn ready_by(service: &dyn IpamService, deadline: Deadline) -> Result<(), IpamError> {
+    timeout_at(deadline.instant(), service.ready())
+        .await
+        .map_err(|_| IpamError::DeadlineExceeded {
+            stage: Stage::Admission,
+        })?
+        .map_err(|why| IpamError::Unavailable(why.into()))
 }
 
 /// The Supervisor, and the endpoints for who only wants to read.
