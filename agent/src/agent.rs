@@ -20,7 +20,7 @@ use crate::admin::{AdminServer, Health, Phase};
 use crate::cluster::{self, ClusterError};
 use crate::config::Config;
 use crate::host::ActorHost;
-use crate::links::NetlinkLinks;
+use crate::links::NodeLinks;
 use crate::parent_nic;
 use crate::server::service::Agent;
 use crate::server::socket::{Peers, Socket, SocketError};
@@ -118,7 +118,7 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
         None => None,
     };
     let pools = KubePools::new(client.clone(), calls.clone());
-    let links: Arc<dyn Links> = Arc::new(NetlinkLinks);
+    let links: Arc<dyn Links> = Arc::new(NodeLinks { given: config.link_macs.clone() });
     let ports = Ports {
         pools: Arc::new(pools.clone()),
         endpoints: endpoints.clone(),

@@ -2,6 +2,7 @@
 
 pub mod file;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use metrics_exporter_prometheus::PrometheusHandle;
 use orbweaver_actors::provider::ProviderHttpOptions;
+use orbweaver_api::mac::Mac;
 
 use crate::cluster::Cluster;
 use crate::config::file::{ConfFile, FileError};
@@ -54,6 +56,9 @@ pub struct Args {
     /// Namespace of the agent and of network names without one; also SPIDERPOOL_POD_NAMESPACE
     #[arg(long, env = "ORBWEAVER_NAMESPACE")]
     pub namespace: Option<String>,
+    /// MAC of a link that this process cannot see, as eth1=fa:16:3e:00:00:01; may be repeated
+    #[arg(long, env = "ORBWEAVER_LINK_MAC", value_delimiter = ',', value_parser = link_mac)]
+    pub link_mac: Vec<(String, Mac)>,
     /// Claims that one pool may hold [default: 5000]; also SPIDERPOOL_IPPOOL_MAX_ALLOCATED_IPS
     #[arg(long, env = "ORBWEAVER_MAX_CLAIMS_PER_POOL")]
     pub max_claims_per_pool: Option<usize>,
@@ -84,6 +89,8 @@ pub struct Config {
     pub namespace: Arc<str>,
     /// Multus default network.
     pub cluster_network: Option<String>,
+    /// MACs of links that are not asked of the kernel.
+    pub link_macs: BTreeMap<String, Mac>,
     /// Claims that one pool may hold.
     pub max_claims_per_pool: usize,
     /// Requests served at once.
@@ -139,6 +146,7 @@ impl Config {
             metrics: None,
             namespace: "kube-system".into(),
             cluster_network: None,
+            link_macs: BTreeMap::new(),
             max_claims_per_pool: MAX_CLAIMS,
             max_requests: 256,
             graceful_period: Duration::from_secs(20),
@@ -175,6 +183,7 @@ impl Config {
             config.namespace = namespace.into();
         }
         config.cluster_network = or_variable(args.cluster_network.as_ref(), "MULTUS_CLUSTER_NETWORK", lookup);
+        config.link_macs = args.link_mac.iter().cloned().collect();
         config.max_claims_per_pool = max_claims(args, lookup)?;
         config.max_requests = positive("--max-requests", args.max_requests)?;
         config.graceful_period = Duration::from_secs(args.graceful_period);
@@ -198,6 +207,12 @@ fn or_variable(
     flag.cloned()
         .or_else(|| lookup(variable))
         .filter(|value| !value.is_empty())
+}
+
+fn link_mac(text: &str) -> Result<(String, Mac), String> {
+    let (link, mac) = text.split_once('=').ok_or_else(|| format!("{text:?} has no '='; write eth1=fa:16:3e:00:00:01"))?;
+    let mac = mac.parse().map_err(|error| format!("{error}"))?;
+    Ok((link.to_owned(), mac))
 }
 
 /// The name ends up in field selectors.

@@ -1,6 +1,7 @@
 //! The node's links, asked of the kernel by netlink in the network namespace that the agent runs in (the
 //! host's, because the daemon set uses `hostNetwork`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,6 +34,24 @@ impl Links for NetlinkLinks {
             Err(_) => Err(format!(
                 "link {link:?} of this node: the kernel did not answer in 5s"
             )),
+        }
+    }
+}
+
+/// Links whose MACs the operator gave (a NIC in another namespace, or handed through to a guest), then those
+/// that the kernel knows.
+#[derive(Clone, Debug, Default)]
+pub struct NodeLinks {
+    /// MACs by link name.
+    pub given: BTreeMap<String, Mac>,
+}
+
+#[async_trait]
+impl Links for NodeLinks {
+    async fn mac_of(&self, link: &str) -> Result<Mac, String> {
+        match self.given.get(link) {
+            Some(mac) => Ok(*mac),
+            None => NetlinkLinks.mac_of(link).await,
         }
     }
 }
