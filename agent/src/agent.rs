@@ -118,7 +118,9 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
         None => None,
     };
     let pools = KubePools::new(client.clone(), calls.clone());
-    let links: Arc<dyn Links> = Arc::new(NodeLinks { given: config.link_macs.clone() });
+    let links: Arc<dyn Links> = Arc::new(NodeLinks {
+        given: config.link_macs.clone(),
+    });
     let ports = Ports {
         pools: Arc::new(pools.clone()),
         endpoints: endpoints.clone(),

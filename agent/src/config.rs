@@ -210,7 +210,9 @@ fn or_variable(
 }
 
 fn link_mac(text: &str) -> Result<(String, Mac), String> {
-    let (link, mac) = text.split_once('=').ok_or_else(|| format!("{text:?} has no '='; write eth1=fa:16:3e:00:00:01"))?;
+    let (link, mac) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} has no '='; write eth1=fa:16:3e:00:00:01"))?;
     let mac = mac.parse().map_err(|error| format!("{error}"))?;
     Ok((link.to_owned(), mac))
 }

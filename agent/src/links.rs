@@ -149,6 +149,16 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_given_mac_beats_the_kernel() {
+        let given: Mac = "fa:16:3e:00:00:01".parse().unwrap();
+        let links = NodeLinks {
+            given: BTreeMap::from([("lo".to_owned(), given)]),
+        };
+        assert_eq!(links.mac_of("lo").await, Ok(given));
+        assert!(links.mac_of("none-such0").await.is_err());
+    }
+
     #[test]
     fn garbage_is_an_error() {
         assert!(read_answer(&[]).is_err());

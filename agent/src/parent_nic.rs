@@ -2,15 +2,16 @@
 //! provider and other nodes need not ask (reference §6.4).
 //!
 //! Level-triggered: what is wrong is computed from the caches and the kernel on every change of a pool and
-//! once a minute; nothing is remembered between rounds but the back-off.
+//! once a minute; nothing is remembered between looks but the back-off.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use orbweaver_actors::store::Links;
 use orbweaver_api::annotation;
 use orbweaver_api::pool::{ParentNic, PoolMode, SpiderIPPool};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
 use crate::metrics;
@@ -19,8 +20,10 @@ use crate::watch::view::Watched;
 
 /// A MAC changes behind our back when a NIC is replaced; nobody tells.
 const PERIOD: Duration = Duration::from_secs(60);
-/// First wait after a round with errors; doubles up to [`PERIOD`].
+/// First wait of a pool that could not be published; doubles up to [`PERIOD`].
 const FIRST_RETRY: Duration = Duration::from_secs(2);
+/// Between two looks, however often pools change.
+const BREATH: Duration = Duration::from_millis(500);
 
 /// A pool of this node that names a parent NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,58 +62,98 @@ pub fn correction(wanted: &Wanted, mac: &str) -> Option<ParentNic> {
     (wanted.published.as_ref() != Some(&truth)).then_some(truth)
 }
 
-/// Publishes until it is aborted.
-pub async fn publish(watched: Arc<Watched>, pools: KubePools, links: Arc<dyn Links>, node: Arc<str>) {
-    let mut retry = FIRST_RETRY;
-    loop {
-        let failed = round(&watched, &pools, links.as_ref(), &node).await;
-        let pause = if failed { retry } else { PERIOD };
-        retry = if failed {
-            (retry * 2).min(PERIOD)
-        } else {
-            FIRST_RETRY
-        };
-        if failed {
-            // A change does not cut the back-off short: a pool that changes all the time would defeat it.
-            tokio::time::sleep(pause).await;
-        } else {
-            let _ = timeout(pause, watched.pool_changed.notified()).await;
-        }
+/// Which pools wait before they are tried again, so that one that cannot be published neither spins nor
+/// keeps the others waiting.
+#[derive(Debug, Default)]
+pub struct Retries {
+    waiting: HashMap<String, (Instant, Duration)>,
+}
+
+impl Retries {
+    /// True when `pool` may be tried.
+    pub fn due(&self, pool: &str, now: Instant) -> bool {
+        self.waiting.get(pool).is_none_or(|(at, _)| *at <= now)
+    }
+
+    /// `pool` could not be published.
+    pub fn failed(&mut self, pool: &str, now: Instant) {
+        let pause = self
+            .waiting
+            .get(pool)
+            .map_or(FIRST_RETRY, |(_, last)| (*last * 2).min(PERIOD));
+        self.waiting.insert(pool.to_owned(), (now + pause, pause));
+    }
+
+    /// `pool` is as it should be.
+    pub fn settled(&mut self, pool: &str) {
+        self.waiting.remove(pool);
+    }
+
+    /// Forgets pools that are not wanted any more.
+    pub fn keep(&mut self, wanted: &[Wanted]) {
+        self.waiting
+            .retain(|pool, _| wanted.iter().any(|wanted| wanted.pool == *pool));
+    }
+
+    /// When to look again: at the first pool that is due, at the latest after [`PERIOD`].
+    pub fn next(&self, now: Instant) -> Instant {
+        let first = self.waiting.values().map(|(at, _)| *at).min();
+        first.map_or(now + PERIOD, |at| at.min(now + PERIOD))
     }
 }
 
-/// True when something could not be published.
-async fn round(watched: &Watched, pools: &KubePools, links: &dyn Links, node: &str) -> bool {
-    let mut failed = false;
-    for wanted in watched.pools.all().iter().filter_map(|pool| wanted(pool, node)) {
-        let mac = match links.mac_of(&wanted.link).await {
-            Ok(mac) => mac.to_string(),
-            Err(why) => {
-                warn!(
-                    pool = wanted.pool,
-                    why, "the pool's parent NIC cannot be resolved"
-                );
-                metrics::parent_nic_published("unresolved");
-                failed = true;
+/// Publishes until it is aborted.
+pub async fn publish(watched: Arc<Watched>, pools: KubePools, links: Arc<dyn Links>, node: Arc<str>) {
+    let mut retries = Retries::default();
+    loop {
+        let all = watched.pools.all();
+        let wanted: Vec<Wanted> = all.iter().filter_map(|pool| wanted(pool, &node)).collect();
+        drop(all);
+        retries.keep(&wanted);
+        for wanted in &wanted {
+            if !retries.due(&wanted.pool, Instant::now()) {
                 continue;
             }
-        };
-        let Some(nic) = correction(&wanted, &mac) else {
-            continue;
-        };
-        match pools.write_parent_nic(&wanted.pool, &nic).await {
-            Ok(()) => {
-                info!(pool = wanted.pool, nic = nic.name, mac, "parent NIC published");
-                metrics::parent_nic_published("ok");
-            }
-            Err(error) => {
-                warn!(pool = wanted.pool, %error, "the pool's parent NIC could not be published");
-                metrics::parent_nic_published("failed");
-                failed = true;
+            if settle(wanted, &pools, links.as_ref()).await {
+                retries.settled(&wanted.pool);
+            } else {
+                retries.failed(&wanted.pool, Instant::now());
             }
         }
+        // Pools change with every claim: looking at each change would be work for nothing.
+        sleep(BREATH).await;
+        let _ = timeout_at(retries.next(Instant::now()), watched.pool_changed.notified()).await;
     }
-    failed
+}
+
+/// Makes one pool's status true; false when that failed.
+async fn settle(wanted: &Wanted, pools: &KubePools, links: &dyn Links) -> bool {
+    let mac = match links.mac_of(&wanted.link).await {
+        Ok(mac) => mac.to_string(),
+        Err(why) => {
+            warn!(
+                pool = wanted.pool,
+                why, "the pool's parent NIC cannot be resolved"
+            );
+            metrics::parent_nic_published("unresolved");
+            return false;
+        }
+    };
+    let Some(nic) = correction(wanted, &mac) else {
+        return true;
+    };
+    match pools.write_parent_nic(&wanted.pool, &nic).await {
+        Ok(()) => {
+            info!(pool = wanted.pool, nic = nic.name, mac, "parent NIC published");
+            metrics::parent_nic_published("ok");
+            true
+        }
+        Err(error) => {
+            warn!(pool = wanted.pool, %error, "the pool's parent NIC could not be published");
+            metrics::parent_nic_published("failed");
+            false
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,5 +211,30 @@ mod tests {
         assert!(correction(&published("fa:16:3e:00:00:02", "eth1"), mac).is_some());
         assert!(correction(&published(mac, "eth0"), mac).is_some());
         assert!(correction(&wanted(&pool(|_| {}), "me").unwrap(), mac).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_that_fails_waits_longer_each_time_and_alone() {
+        let mut retries = Retries::default();
+        let start = Instant::now();
+        assert_eq!(retries.next(start), start + PERIOD);
+        let mut waits = Vec::new();
+        let mut now = start;
+        for _ in 0..7 {
+            retries.failed("bad", now);
+            assert!(!retries.due("bad", now) && retries.due("good", now));
+            waits.push((retries.next(now) - now).as_secs());
+            now = retries.next(now);
+            assert!(retries.due("bad", now));
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60]);
+        retries.keep(&[]);
+        assert_eq!(retries.next(now), now + PERIOD);
+        retries.failed("bad", now);
+        assert_eq!(
+            (retries.next(now) - now).as_secs(),
+            2,
+            "a pool that came back starts anew"
+        );
     }
 }
