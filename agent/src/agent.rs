@@ -76,7 +76,7 @@ pub enum StartError {
     OwnUser(#[source] std::io::Error),
 }
 
-/// An agent that serves.
+/// An agent that serves. Dropping it is a crash: connections are cut off, watches end, nothing is drained.
 #[derive(Debug)]
 pub struct RunningAgent {
     socket: PathBuf,
@@ -107,9 +107,10 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
         complete = watched.complete(config.start_budget) => complete?,
         ended = tasks.join_next() => return Err(StartError::WatchEnded(task_name(ended.as_ref()))),
     }
-    let calls = Calls::default();
+    // Bounds of their own: a burst of endpoint writes must not keep a pool's one write waiting.
+    let (pool_calls, endpoint_calls, view_calls) = (Calls::default(), Calls::default(), Calls::default());
     let node = config.node_name.clone();
-    let endpoints = Arc::new(KubeEndpoints::new(client.clone(), calls.clone(), node.clone()));
+    let endpoints = Arc::new(KubeEndpoints::new(client.clone(), endpoint_calls, node.clone()));
     let known = load(&endpoints, give_up).await?;
     info!(endpoints = known, "caches complete");
 
@@ -117,14 +118,14 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
         Some(options) => Some(start_provider(options, host).await?),
         None => None,
     };
-    let pools = KubePools::new(client.clone(), calls.clone());
+    let pools = KubePools::new(client.clone(), pool_calls);
     let links: Arc<dyn Links> = Arc::new(NodeLinks {
         given: config.link_macs.clone(),
     });
     let ports = Ports {
         pools: Arc::new(pools.clone()),
         endpoints: endpoints.clone(),
-        view: Arc::new(KubeView::new(watched.clone(), node.clone(), client, calls)),
+        view: Arc::new(KubeView::new(watched.clone(), node.clone(), client, view_calls)),
         links: links.clone(),
         provider: provider.clone(),
     };

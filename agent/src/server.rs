@@ -88,10 +88,10 @@ impl Server {
     }
 
     /// Closes the socket, waits up to `grace` for requests in flight, then cuts the rest off.
-    pub async fn stop(self, grace: Duration) {
+    pub async fn stop(mut self, grace: Duration) {
         self.stop.cancel();
         if !self.accepting.is_finished() {
-            let _ = self.accepting.await;
+            let _ = (&mut self.accepting).await;
         }
         self.connections.close();
         if timeout(grace, self.connections.wait()).await.is_err() {
@@ -102,6 +102,14 @@ impl Server {
             self.kill.cancel();
             self.connections.wait().await;
         }
+    }
+}
+
+/// A server that is dropped without [`Server::stop`] cuts everything off.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.kill.cancel();
     }
 }
 

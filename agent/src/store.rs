@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout_at};
 
 /// What one request to the API server may take, whatever its caller's budget is.
 const REQUEST_BUDGET: Duration = Duration::from_secs(10);
-/// Requests in flight at once, over all stores of one agent. The API server's own fairness bounds a client
-/// far lower; this keeps a burst from opening connections without end.
+/// Requests in flight at once. The API server's own fairness bounds a client far lower; this keeps a burst
+/// from opening connections without end.
 const REQUESTS_IN_FLIGHT: usize = 128;
 
-/// Bounds every request of the stores. Clones share the bound.
+/// Bounds the requests of a store. Clones share the bound.
 #[derive(Clone, Debug)]
 pub struct Calls {
     slots: Arc<Semaphore>,

@@ -9,7 +9,7 @@ pub mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodSpec, PodStatus};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
@@ -22,6 +22,9 @@ use tracing::Instrument;
 use crate::watch::cache::Change;
 use crate::watch::follow::{Feed, follow, guarded, marks};
 use crate::watch::view::Watched;
+
+/// kubectl's copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Why a watch's end is the agent's end: without it the agent would serve from what it once knew.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +48,7 @@ pub fn start(client: &Client, node: &str, watched: &Arc<Watched>) -> JoinSet<&'s
 
     let pods = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let feed = Feed::new("pods", watched.pods.clone());
-    let source = guarded(watcher(Api::all(client.clone()), pods), |mut pod: Pod| {
-        pod.metadata.managed_fields = None;
-        Some(pod)
-    });
+    let source = guarded(watcher(Api::all(client.clone()), pods), |pod| Some(lean(pod)));
     spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
 
     let feed = Feed::new("spiderippools", watched.pools.clone());
@@ -99,6 +99,27 @@ pub fn start(client: &Client, node: &str, watched: &Arc<Watched>) -> JoinSet<&'s
     );
     spawn(&mut tasks, feed.name, follow(source, feed, |_| {}));
     tasks
+}
+
+/// What decides about a pod's addresses: all of its metadata but its history, where it runs, and its phase.
+/// Containers, volumes and conditions are most of a pod and nobody here reads them.
+fn lean(mut pod: Pod) -> Pod {
+    pod.metadata.managed_fields = None;
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+    pod.spec = pod.spec.map(|spec| PodSpec {
+        node_name: spec.node_name,
+        host_network: spec.host_network,
+        restart_policy: spec.restart_policy,
+        ..PodSpec::default()
+    });
+    pod.status = pod.status.map(|status| PodStatus {
+        phase: status.phase,
+        reason: status.reason,
+        ..PodStatus::default()
+    });
+    pod
 }
 
 fn spawn(
@@ -155,5 +176,39 @@ impl Watched {
             });
         }
         self.pool_changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cached_pod_keeps_what_decides_about_its_addresses() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "u", "labels": { "app": "x" },
+                "annotations": { "ipam.spidernet.io/ippool": "{}", LAST_APPLIED: "{}" },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "ReplicaSet", "name": "r", "uid": "r" }],
+                "managedFields": [{ "manager": "kubectl" }],
+            },
+            "spec": { "nodeName": "n", "restartPolicy": "Never", "containers": [{ "name": "c" }] },
+            "status": { "phase": "Running", "reason": "Evicted", "podIP": "10.0.0.1" },
+        }))
+        .unwrap();
+        assert_eq!(
+            serde_json::to_value(lean(pod)).unwrap(),
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": "a", "namespace": "ns", "uid": "u", "labels": { "app": "x" },
+                    "annotations": { "ipam.spidernet.io/ippool": "{}" },
+                    "ownerReferences": [{ "apiVersion": "v1", "kind": "ReplicaSet", "name": "r", "uid": "r" }],
+                },
+                "spec": { "nodeName": "n", "restartPolicy": "Never", "containers": [] },
+                "status": { "phase": "Running", "reason": "Evicted" },
+            })
+        );
     }
 }

@@ -312,3 +312,18 @@ async fn a_stop_does_not_wait_longer_than_its_grace() {
         .unwrap();
     assert!(running.await.unwrap().is_err());
 }
+
+#[tokio::test]
+async fn a_dropped_server_cuts_its_connections_off() {
+    let gate = Arc::new(Semaphore::new(0));
+    let service = Scripted {
+        slow_may_end: Some(gate),
+        ..Scripted::default()
+    };
+    let agent = Fixture::with(service, 16).await;
+    let mut grpc = agent.grpc().await;
+    let running = tokio::spawn(async move { grpc.add(grpc_add("slow")).await });
+    agent.service.slow_began.notified().await;
+    drop(agent.server);
+    assert!(timeout(PATIENCE, running).await.unwrap().unwrap().is_err());
+}
