@@ -10,6 +10,7 @@ mod world;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use orbweaver_agent::agent::{self, RunningAgent};
@@ -32,6 +33,17 @@ fn config(world: &World) -> Config {
     let mut config = Config::of_node(NODE, world.access.clone(), socket);
     config.admin_listen = Some("127.0.0.1:0".parse().unwrap());
     config
+}
+
+fn attachment(pod: &Pod, container_id: &str) -> wire::Attachment {
+    wire::Attachment {
+        container_id: container_id.to_owned(),
+        nic: "eth0".to_owned(),
+        netns: "/var/run/netns/x".to_owned(),
+        pod_namespace: "default".to_owned(),
+        pod_name: pod.name_any(),
+        pod_uid: pod.uid().unwrap(),
+    }
 }
 
 async fn grpc(agent: &RunningAgent) -> IpamClient<tonic::transport::Channel> {
@@ -158,14 +170,7 @@ fn a_pod_gets_an_address_and_gives_it_back() {
         world.plain_pool("p").await;
         let agent = start(&world).await;
         let pod = world.pod("a").await;
-        let attachment = wire::Attachment {
-            container_id: "c-1".to_owned(),
-            nic: "eth0".to_owned(),
-            netns: "/var/run/netns/x".to_owned(),
-            pod_namespace: "default".to_owned(),
-            pod_name: "a".to_owned(),
-            pod_uid: pod.uid().unwrap(),
-        };
+        let attachment = attachment(&pod, "c-1");
         let mut client = grpc(&agent).await;
         let add = wire::AddRequest {
             attachment: Some(attachment.clone()),
@@ -179,7 +184,7 @@ fn a_pod_gets_an_address_and_gives_it_back() {
             "asked again, the same answer"
         );
         assert!(world.endpoints().get_opt("a").await.unwrap().is_some());
-        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(world.client.clone());
+        let api: Api<Pod> = Api::default_namespaced(world.client.clone());
         let now = DeleteParams::default().grace_period(0);
         api.delete("a", &now).await.unwrap();
         let del = wire::DelRequest {
@@ -202,6 +207,54 @@ fn a_pod_gets_an_address_and_gives_it_back() {
                 .then_some(())
         })
         .await;
+        agent.stop().await;
+    });
+}
+
+#[test]
+fn a_burst_of_pods_writes_each_endpoint_once_and_reads_nothing() {
+    const PODS: usize = 60;
+    run(async |world| {
+        world.define(true, None).await;
+        let spec = json!({ "subnet": "10.6.0.0/16", "ips": ["10.6.1.1-10.6.1.200"], "default": true });
+        world.pool("p", json!({}), spec).await;
+        let mut pods = Vec::new();
+        for number in 0..PODS {
+            pods.push(world.pod(&format!("pod-{number}")).await);
+        }
+        let agent = start(&world).await;
+        let client = grpc(&agent).await;
+        world.simulated.counters().reset();
+        let adds = pods.iter().map(|pod| {
+            let mut client = client.clone();
+            let attachment = attachment(pod, "c-1");
+            async move {
+                let add = wire::AddRequest {
+                    attachment: Some(attachment),
+                    ..Default::default()
+                };
+                let added = client.add(add).await.unwrap().into_inner();
+                added.addresses[0].address.clone()
+            }
+        });
+        let addresses: std::collections::BTreeSet<String> =
+            futures::future::join_all(adds).await.into_iter().collect();
+        assert_eq!(addresses.len(), PODS, "an address was given twice");
+        let requests = world.simulated.counters();
+        let by_agent = |verb: &str| {
+            requests.count(|asked| asked.verb == verb && asked.client.starts_with("orbweaver-agent"))
+        };
+        assert_eq!(by_agent("create"), PODS as u64);
+        assert_eq!(
+            by_agent("get") + by_agent("list") + by_agent("update"),
+            0,
+            "{:?}",
+            requests.requests()
+        );
+        assert!(
+            by_agent("patch") <= PODS as u64,
+            "more writes of the pool than pods"
+        );
         agent.stop().await;
     });
 }
