@@ -30,8 +30,8 @@ impl Family {
 
     fn address(self, bits: u128) -> IpAddr {
         match self {
-            // Only values that came from an IPv4 address are stored in a V4 set.
-            Self::V4 => IpAddr::V4(Ipv4Addr::from_bits((bits & u128::from(u32::MAX)) as u32)),
+            // Only values that came from an IPv4 address are stored in a V4 set: nothing saturates.
+            Self::V4 => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX))),
             Self::V6 => IpAddr::V6(Ipv6Addr::from_bits(bits)),
         }
     }

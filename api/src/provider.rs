@@ -1,5 +1,7 @@
 //! The provider's HTTP messages, exactly as the seed gives them ("API contract").
 
+pub mod settings;
+
 use serde::{Deserialize, Serialize};
 
 /// `POST` path of the allocate call.

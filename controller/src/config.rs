@@ -1,0 +1,213 @@
+//! What the controller is told: flags and variables ([`Args`]) and `conf.yml` ([`file`]).
+
+pub mod file;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::cluster::Cluster;
+use crate::config::file::FileError;
+use crate::lease::election::{Timing, TimingError};
+use crate::telemetry::LogFormat;
+
+/// Name of the lease (reference §5.1).
+pub const LEASE_NAME: &str = "spiderpool-controller-leases";
+
+/// The cluster controller of Orbweaver: leads by a lease, keeps pools' counters and finalizers.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "orbweaver-controller", version)]
+pub struct Args {
+    /// Kubeconfig file; without it KUBECONFIG, then the pod's service account
+    #[arg(long, env = "ORBWEAVER_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the lease; also SPIDERPOOL_POD_NAMESPACE
+    #[arg(long, env = "ORBWEAVER_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Name of this replica in the lease, usually the pod's name; also SPIDERPOOL_POD_NAME
+    #[arg(long, env = "ORBWEAVER_IDENTITY")]
+    pub identity: Option<String>,
+    /// Address of /livez, /readyz and /metrics
+    #[arg(long, env = "ORBWEAVER_ADMIN_LISTEN", default_value = "0.0.0.0:5720")]
+    pub admin_listen: SocketAddr,
+    /// Path of conf.yml
+    #[arg(long, env = "ORBWEAVER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// How log lines look
+    #[arg(long, env = "ORBWEAVER_LOG_FORMAT", value_enum, default_value = "json")]
+    pub log_format: LogFormat,
+    /// trace, debug, info, warn, error, or a tracing filter; also SPIDERPOOL_LOG_LEVEL
+    #[arg(long, env = "ORBWEAVER_LOG_LEVEL")]
+    pub log_level: Option<String>,
+    /// Seconds that others wait for a leader that does not renew
+    #[arg(long, env = "ORBWEAVER_LEASE_DURATION", default_value = "15")]
+    pub lease_duration: u64,
+    /// Seconds after which a leader that cannot renew stops
+    #[arg(long, env = "ORBWEAVER_RENEW_DEADLINE", default_value = "10")]
+    pub renew_deadline: u64,
+    /// Seconds between attempts to get or renew the lease
+    #[arg(long, env = "ORBWEAVER_RETRY_PERIOD", default_value = "2")]
+    pub retry_period: u64,
+    /// Seconds for which a pool's count of claims may be wrong before it is corrected
+    #[arg(long, env = "ORBWEAVER_SETTLE_DELAY", default_value = "5")]
+    pub settle_delay: u64,
+    /// Seconds after which a pool is looked at even if nothing happens
+    #[arg(long, env = "ORBWEAVER_RESYNC_PERIOD", default_value = "300")]
+    pub resync_period: u64,
+}
+
+/// Everything that a controller needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the cluster is.
+    pub cluster: Cluster,
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// This replica.
+    pub identity: String,
+    /// The admin port; `None`: none.
+    pub admin_listen: Option<SocketAddr>,
+    /// What `/metrics` shows; `None` when the process has a recorder of its own.
+    pub metrics: Option<PrometheusHandle>,
+    /// Durations of the election.
+    pub timing: Timing,
+    /// For how long a pool's count of claims may be wrong before it is corrected.
+    pub settle_delay: Duration,
+    /// After how long a pool is looked at even if nothing happens.
+    pub resync_period: Duration,
+}
+
+/// The controller cannot start with what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A required value is missing.
+    #[error("{flag} is missing; set it, or the variable {variable}")]
+    Missing {
+        /// The flag.
+        flag: &'static str,
+        /// The first variable that would do.
+        variable: &'static str,
+    },
+    /// A value is wrong.
+    #[error("{name} {value:?} is wrong: {why}")]
+    Wrong {
+        /// The flag.
+        name: &'static str,
+        /// As given.
+        value: String,
+        /// What would be right.
+        why: &'static str,
+    },
+    /// The election's durations do not fit together.
+    #[error("--lease-duration, --renew-deadline and --retry-period do not fit together")]
+    Timing(#[from] TimingError),
+    /// `conf.yml` is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Config {
+    /// What a controller needs at least; everything else is the default. For controllers inside another process.
+    pub fn new(cluster: Cluster, namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            cluster,
+            namespace: namespace.into(),
+            identity: identity.into(),
+            admin_listen: None,
+            metrics: None,
+            timing: Timing::default(),
+            settle_delay: Duration::from_secs(5),
+            resync_period: Duration::from_secs(300),
+        }
+    }
+
+    /// From flags and variables (`lookup`, for the names that Spiderpool's charts set).
+    pub fn resolve(args: &Args, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let namespace = or_variable(args.namespace.as_ref(), "SPIDERPOOL_POD_NAMESPACE", lookup).ok_or(
+            ConfigError::Missing {
+                flag: "--namespace",
+                variable: "ORBWEAVER_NAMESPACE",
+            },
+        )?;
+        let identity = or_variable(args.identity.as_ref(), "SPIDERPOOL_POD_NAME", lookup).ok_or(
+            ConfigError::Missing {
+                flag: "--identity",
+                variable: "ORBWEAVER_IDENTITY",
+            },
+        )?;
+        let cluster = args
+            .kubeconfig
+            .clone()
+            .map_or(Cluster::Infer, Cluster::Kubeconfig);
+        let mut config = Self::new(cluster, namespace, identity);
+        config.admin_listen = Some(args.admin_listen);
+        config.timing = Timing {
+            lease: Duration::from_secs(args.lease_duration),
+            renew_deadline: Duration::from_secs(args.renew_deadline),
+            retry: Duration::from_secs(args.retry_period),
+        };
+        config.timing.check()?;
+        config.settle_delay = positive("--settle-delay", args.settle_delay)?;
+        config.resync_period = positive("--resync-period", args.resync_period)?;
+        Ok(config)
+    }
+}
+
+/// The level to log at: flag, Spiderpool's variable, `info`.
+pub fn log_level(args: &Args, lookup: &dyn Fn(&str) -> Option<String>) -> String {
+    or_variable(args.log_level.as_ref(), "SPIDERPOOL_LOG_LEVEL", lookup).unwrap_or_else(|| "info".to_owned())
+}
+
+fn or_variable(
+    flag: Option<&String>,
+    variable: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Option<String> {
+    flag.cloned()
+        .or_else(|| lookup(variable))
+        .filter(|value| !value.is_empty())
+}
+
+fn positive(name: &'static str, seconds: u64) -> Result<Duration, ConfigError> {
+    match seconds {
+        1..=86_400 => Ok(Duration::from_secs(seconds)),
+        _ => Err(ConfigError::Wrong {
+            name,
+            value: seconds.to_string(),
+            why: "write 1 to 86400 seconds",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(flags: &[&str]) -> Result<Config, ConfigError> {
+        let args = Args::parse_from(std::iter::once(&"orbweaver-controller").chain(flags));
+        Config::resolve(&args, &|name| match name {
+            "SPIDERPOOL_POD_NAMESPACE" => Some("ns".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn the_charts_variables_are_understood_and_flags_beat_them() {
+        let config = resolve(&["--identity", "c-0"]).unwrap();
+        assert_eq!((config.namespace.as_str(), config.identity.as_str()), ("ns", "c-0"));
+        assert_eq!(config.timing, Timing::default());
+        assert_eq!(resolve(&["--identity", "c", "--namespace", "other"]).unwrap().namespace, "other");
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let text = |flags: &[&str]| crate::chain(&resolve(flags).unwrap_err());
+        assert!(text(&[]).contains("ORBWEAVER_IDENTITY"));
+        let timing = text(&["--identity", "c", "--lease-duration", "10"]);
+        assert!(timing.contains("--lease-duration") && timing.contains("10s"), "{timing}");
+        assert!(text(&["--identity", "c", "--settle-delay", "0"]).contains("--settle-delay"));
+    }
+}

@@ -1,0 +1,76 @@
+//! A whole controller, put together.
+
+use std::net::SocketAddr;
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::admin::{AdminServer, Health};
+use crate::cluster::{self, ClusterError};
+use crate::config::{Config, LEASE_NAME};
+use crate::lease::campaign::{Campaign, CampaignError};
+use crate::lease::election::{Election, TimingError};
+use crate::lease::store::ClusterLease;
+use crate::pool;
+
+/// Why a controller ended by itself, or never began.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No client.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The election's durations do not fit together.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    /// The admin port cannot be opened.
+    #[error("cannot listen on {address} for probes and metrics; choose another --admin-listen")]
+    Admin {
+        /// As configured.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The leader's work ended.
+    #[error(transparent)]
+    Campaign(#[from] CampaignError),
+}
+
+/// Runs until `shutdown`, or until something fails that another replica may do better. Order of the end: the leader's
+/// work, then its lease, then the admin port.
+pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    config.timing.check()?;
+    let health = Health::default();
+    let _admin = match config.admin_listen {
+        Some(address) => Some(
+            AdminServer::start(address, health.clone(), config.metrics.clone())
+                .await
+                .map_err(|source| RunError::Admin { address, source })?,
+        ),
+        None => None,
+    };
+    let client = cluster::connect(&config.cluster).await?;
+    let lease = ClusterLease::new(client.clone(), &config.namespace, LEASE_NAME);
+    let election = Election::new(config.identity.clone(), config.timing);
+    info!(identity = config.identity, namespace = config.namespace, "waits to lead");
+    health.set_ready(true);
+    let result = Campaign::new(lease, election)
+        .run(&shutdown, |token| lead(client.clone(), config.clone(), token))
+        .await;
+    health.set_ready(false);
+    Ok(result?)
+}
+
+/// All that only a leader does.
+async fn lead(client: Client, config: Config, token: CancellationToken) -> Result<(), String> {
+    let pace = pool::Pace {
+        settle: config.settle_delay,
+        resync: config.resync_period,
+        ..pool::Pace::default()
+    };
+    tokio::select! {
+        () = token.cancelled() => Ok(()),
+        () = pool::reconcile::run(client, pace) => Err("the watch of pools ended".to_owned()),
+    }
+}

@@ -1,0 +1,231 @@
+//! The watch of pools, and the writes that put them right.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, DeserializeGuard};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::WatchStreamExt;
+use kube::{Client, ResourceExt};
+use orbweaver_api::FINALIZER;
+use orbweaver_api::pool::SpiderIPPool;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use crate::pool::Pace;
+use crate::pool::agenda::{Agenda, Outcome, Turn};
+use crate::pool::plan::{PoolAction, PoolProblem, plan};
+use crate::{chain, metrics};
+
+/// Pools written at once.
+const WRITES: usize = 4;
+/// What one write may take.
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
+/// After so many conflicts in a row a total is written whatever the version: it depends on the spec alone.
+const CONFLICTS: u32 = 3;
+/// How the API server names our writes.
+const FIELD_MANAGER: &str = "orbweaver-controller";
+
+type Guarded = Event<DeserializeGuard<SpiderIPPool>>;
+
+/// Watches and writes until dropped.
+pub async fn run(client: Client, pace: Pace) {
+    let pools: Api<DeserializeGuard<SpiderIPPool>> = Api::all(client.clone());
+    let resource = ApiResource::erase::<SpiderIPPool>(&());
+    let writer: Api<DynamicObject> = Api::all_with(client, &resource);
+    let events = watcher::watcher(pools, watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events);
+    let mut agenda = Agenda::new(pace);
+    let mut listed = BTreeSet::new();
+    let mut writes = FuturesUnordered::new();
+    loop {
+        let due = agenda.next_due().filter(|_| writes.len() < WRITES);
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(event)) => follow(event, &mut agenda, &mut listed),
+                Some(Err(error)) => report_watch(&error),
+                None => return,
+            },
+            Some(ended) = writes.next(), if !writes.is_empty() => {
+                let (name, outcome): (String, Outcome) = ended;
+                agenda.done(&name, outcome, Instant::now());
+            }
+            () = wait_until(due) => {
+                if let Some((name, turn)) = agenda.take_due(Instant::now()) {
+                    let actions = judge(&name, &turn, &mut agenda);
+                    writes.push(settle(&writer, name, turn, actions));
+                }
+            }
+        }
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn follow(event: Guarded, agenda: &mut Agenda, listed: &mut BTreeSet<String>) {
+    match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(guard) => {
+            listed.insert(guard.name_any());
+            apply(guard, agenda);
+        }
+        Event::InitDone => {
+            agenda.retain(|name| listed.contains(name));
+            listed.clear();
+            info!(pools = agenda.len(), "list of pools complete");
+        }
+        Event::Apply(guard) => apply(guard, agenda),
+        Event::Delete(guard) => agenda.remove(&guard.name_any()),
+    }
+    metrics::pools(agenda.len());
+}
+
+fn apply(guard: DeserializeGuard<SpiderIPPool>, agenda: &mut Agenda) {
+    let name = guard.name_any();
+    match guard.0 {
+        Ok(pool) => agenda.apply(&name, Arc::new(pool), Instant::now()),
+        Err(invalid) => {
+            metrics::pool_invalid("unreadable");
+            warn!(
+                pool = name,
+                error = invalid.error,
+                "the pool cannot be read; correct it, until then its counters and finalizer stay as they are"
+            );
+            agenda.remove(&name);
+        }
+    }
+}
+
+fn report_watch(error: &watcher::Error) {
+    metrics::watch_failed("spiderippools");
+    match error {
+        // What the API server does every few minutes when it drops old versions.
+        watcher::Error::WatchError(status) if status.code == 410 => debug!("the watch expired, listing again"),
+        error => warn!(error = chain(error), "the watch of pools failed and is tried again"),
+    }
+}
+
+/// What is to be done; says in the log what nobody can do.
+fn judge(name: &str, turn: &Turn, agenda: &mut Agenda) -> Vec<PoolAction> {
+    let (actions, text) = match plan(&turn.pool) {
+        Ok(actions) => {
+            let text = actions.iter().find_map(|action| match action {
+                PoolAction::AwaitClaims(claims) => Some(format!("{claims} claims")),
+                _ => None,
+            });
+            (actions, text)
+        }
+        Err(problem) => {
+            let text = problem.to_string();
+            if agenda.says(name, Some(&text)) {
+                report_problem(name, &problem);
+            }
+            return Vec::new();
+        }
+    };
+    if agenda.says(name, text.as_deref()) {
+        info!(pool = name, held_by = text, "the pool is to be deleted and waits for its pods to go");
+    }
+    actions
+}
+
+fn report_problem(name: &str, problem: &PoolProblem) {
+    metrics::pool_invalid(problem.label());
+    warn!(pool = name, problem = problem.label(), "the pool cannot be used: {problem}");
+}
+
+async fn settle(
+    api: &Api<DynamicObject>,
+    name: String,
+    turn: Turn,
+    actions: Vec<PoolAction>,
+) -> (String, Outcome) {
+    let mut outcome = Outcome::Settled;
+    if let Some(patch) = counters_patch(&turn, &actions) {
+        outcome = write(api, &name, "counters", &patch).await;
+    } else if actions.contains(&PoolAction::RemoveFinalizer) {
+        outcome = write(api, &name, "finalizer", &finalizer_patch(&turn.pool)).await;
+    }
+    (name, outcome)
+}
+
+/// A merge patch of the counters that are wrong, and of nothing else.
+fn counters_patch(turn: &Turn, actions: &[PoolAction]) -> Option<Value> {
+    let by_force = turn.failures > CONFLICTS;
+    let mut status = serde_json::Map::new();
+    for action in actions {
+        match action {
+            PoolAction::SetTotal(total) => {
+                status.insert("totalIPCount".to_owned(), json!(total));
+            }
+            // Only true of the version that it was counted in.
+            PoolAction::SetAllocated(allocated) if !by_force => {
+                status.insert("allocatedIPCount".to_owned(), json!(allocated));
+            }
+            _ => {}
+        }
+    }
+    let metadata = &turn.pool.metadata;
+    let metadata = if by_force && status.contains_key("totalIPCount") {
+        json!({ "uid": metadata.uid })
+    } else {
+        json!({ "resourceVersion": metadata.resource_version })
+    };
+    (!status.is_empty()).then(|| json!({ "metadata": metadata, "status": status }))
+}
+
+fn finalizer_patch(pool: &SpiderIPPool) -> Value {
+    let rest: Vec<&String> = pool
+        .finalizers()
+        .iter()
+        .filter(|finalizer| *finalizer != FINALIZER)
+        .collect();
+    json!({ "metadata": { "resourceVersion": pool.metadata.resource_version, "finalizers": rest } })
+}
+
+async fn write(api: &Api<DynamicObject>, name: &str, action: &'static str, patch: &Value) -> Outcome {
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(patch);
+    let request = async {
+        if action == "counters" {
+            api.patch_status(name, &params, &patch).await
+        } else {
+            api.patch(name, &params, &patch).await
+        }
+    };
+    let (label, outcome) = match timeout(WRITE_WITHIN, request).await {
+        Ok(Ok(_)) => {
+            debug!(pool = name, action, "written");
+            ("ok", Outcome::Settled)
+        }
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => ("conflict", Outcome::Again),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => ("gone", Outcome::Settled),
+        Ok(Err(error)) => {
+            warn!(pool = name, action, error = chain(&error), "the pool could not be written; tried again later");
+            ("failed", Outcome::Again)
+        }
+        Err(_) => {
+            warn!(pool = name, action, limit = ?WRITE_WITHIN, "the API server did not answer in time; tried again later");
+            ("failed", Outcome::Again)
+        }
+    };
+    metrics::pool_written(action, label);
+    outcome
+}
+
+#[cfg(test)]
+#[path = "reconcile_tests.rs"]
+mod tests;
