@@ -53,12 +53,15 @@ pub struct CoordinatorSpec {
     pub pod_default_route_nic: Option<String>,
     /// Routing table on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::table")]
     pub host_rule_table: Option<i64>,
     /// `rp_filter` in the pod.
     #[serde(default, rename = "podRPFilter", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::zero")]
     pub pod_rp_filter: Option<i64>,
     /// Transmit queue length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::zero")]
     pub tx_queue_len: Option<i64>,
     /// Address of the veth link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,20 +94,28 @@ mod schema {
 
     pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "type": "string", "nullable": true, "default": "auto",
+            "type": "string", "default": "auto",
             "enum": ["auto", "underlay", "overlay", "disabled"],
         })
     }
 
     pub(super) fn pod_cidr_type(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "type": "string", "nullable": true,
+            "type": "string",
             "enum": ["auto", "cluster", "calico", "cilium", "none"],
         })
     }
 
     pub(super) fn yes(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "boolean", "nullable": true, "default": true })
+        json_schema!({ "type": "boolean", "default": true })
+    }
+
+    pub(super) fn table(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "format": "int64", "default": 500 })
+    }
+
+    pub(super) fn zero(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "format": "int64", "default": 0 })
     }
 
     pub(super) fn positive(_: &mut SchemaGenerator) -> Schema {

@@ -43,6 +43,13 @@ fn derived(
     let mut value = serde_json::to_value(definition).map_err(malformed)?;
     let schema = value.pointer_mut("/spec/versions/0/schema/openAPIV3Schema");
     if let Some(schema) = schema {
+        if let Value::Object(schema) = &mut *schema {
+            // It speaks about the macro.
+            schema.remove("description");
+        }
+        for field in ["podAffinity", "namespaceAffinity", "nodeAffinity"] {
+            atomic(schema, field);
+        }
         for field in ["subnet", "ipVersion"] {
             if matches!(kind, "SpiderIPPool" | "SpiderSubnet") {
                 immutable(schema, field);
@@ -53,6 +60,8 @@ fn derived(
                 .pointer_mut(&format!("/properties/spec/properties/{field}"))
                 .filter(|_| kind == "SpiderIPPool")
             {
+                // With a default, a null is the default.
+                property.remove("nullable");
                 property.insert("default".to_owned(), json!(false));
             }
         }
@@ -66,6 +75,14 @@ fn immutable(schema: &mut Value, field: &str) {
         let rule =
             json!([{ "rule": "self == oldSelf", "message": format!("spec.{field} is not changeable") }]);
         property.insert("x-kubernetes-validations".to_owned(), rule);
+    }
+}
+
+/// A selector is one thing: two appliers never own parts of it.
+fn atomic(schema: &mut Value, field: &str) {
+    if let Some(Value::Object(property)) = schema.pointer_mut(&format!("/properties/spec/properties/{field}"))
+    {
+        property.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
     }
 }
 

@@ -123,6 +123,7 @@ pub struct ConfigPools {
     pub ipv6: Vec<String>,
     /// SR-IOV: only pools whose subnet the physical function is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::no")]
     pub match_master_subnet: Option<bool>,
 }
 
@@ -159,13 +160,13 @@ mod schema {
 
     pub(super) fn cni_type(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "type": "string", "nullable": true, "default": "custom",
+            "type": "string", "default": "custom",
             "enum": ["macvlan", "ipvlan", "vlan", "sriov", "ovs", "ib-sriov", "ipoib", "custom"],
         })
     }
 
     pub(super) fn vlan_mode(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "nullable": true, "default": "manual", "enum": ["manual", "auto"] })
+        json_schema!({ "type": "string", "default": "manual", "enum": ["manual", "auto"] })
     }
 
     pub(super) fn vlan_id(_: &mut SchemaGenerator) -> Schema {
@@ -177,15 +178,15 @@ mod schema {
     }
 
     pub(super) fn size(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "format": "int32", "nullable": true, "minimum": 0 })
+        json_schema!({ "type": "integer", "format": "int32", "default": 0, "minimum": 0 })
     }
 
     pub(super) fn yes(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "boolean", "nullable": true, "default": true })
+        json_schema!({ "type": "boolean", "default": true })
     }
 
     pub(super) fn no(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "boolean", "nullable": true, "default": false })
+        json_schema!({ "type": "boolean", "default": false })
     }
 
     pub(super) fn free(_: &mut SchemaGenerator) -> Schema {

@@ -71,10 +71,10 @@ pub struct IPPoolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub multus_name: Vec<String>,
     /// Cluster default pool.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
     /// No new allocation; release goes on.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable: Option<bool>,
 }
 
@@ -205,7 +205,7 @@ pub(crate) mod schema {
     use schemars::{Schema, SchemaGenerator, json_schema};
 
     pub(crate) fn ip_version(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "format": "int64", "enum": [4, 6], "nullable": true })
+        json_schema!({ "type": "integer", "format": "int64", "enum": [4, 6] })
     }
 
     pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {

@@ -197,9 +197,17 @@ mod tests {
     #[test]
     fn the_charts_variables_are_understood_and_flags_beat_them() {
         let config = resolve(&["--identity", "c-0"]).unwrap();
-        assert_eq!((config.namespace.as_str(), config.identity.as_str()), ("ns", "c-0"));
+        assert_eq!(
+            (config.namespace.as_str(), config.identity.as_str()),
+            ("ns", "c-0")
+        );
         assert_eq!(config.timing, Timing::default());
-        assert_eq!(resolve(&["--identity", "c", "--namespace", "other"]).unwrap().namespace, "other");
+        assert_eq!(
+            resolve(&["--identity", "c", "--namespace", "other"])
+                .unwrap()
+                .namespace,
+            "other"
+        );
     }
 
     #[test]
@@ -207,7 +215,10 @@ mod tests {
         let text = |flags: &[&str]| crate::chain(&resolve(flags).unwrap_err());
         assert!(text(&[]).contains("ORBWEAVER_IDENTITY"));
         let timing = text(&["--identity", "c", "--lease-duration", "10"]);
-        assert!(timing.contains("--lease-duration") && timing.contains("10s"), "{timing}");
+        assert!(
+            timing.contains("--lease-duration") && timing.contains("10s"),
+            "{timing}"
+        );
         assert!(text(&["--identity", "c", "--settle-delay", "0"]).contains("--settle-delay"));
     }
 }

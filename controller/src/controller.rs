@@ -53,7 +53,11 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
     let client = cluster::connect(&config.cluster).await?;
     let lease = ClusterLease::new(client.clone(), &config.namespace, LEASE_NAME);
     let election = Election::new(config.identity.clone(), config.timing);
-    info!(identity = config.identity, namespace = config.namespace, "waits to lead");
+    info!(
+        identity = config.identity,
+        namespace = config.namespace,
+        "waits to lead"
+    );
     health.set_ready(true);
     let result = Campaign::new(lease, election)
         .run(&shutdown, |token| lead(client.clone(), config.clone(), token))

@@ -126,7 +126,11 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), METRICS.len());
         for metric in METRICS {
-            assert!(metric.name.starts_with("orbweaver_controller_"), "{}", metric.name);
+            assert!(
+                metric.name.starts_with("orbweaver_controller_"),
+                "{}",
+                metric.name
+            );
             let counts = metric.kind == Kind::Counter;
             assert_eq!(metric.name.ends_with("_total"), counts, "{}", metric.name);
         }

@@ -41,7 +41,10 @@ pub fn request_timeout(text: &str) -> Result<Duration, InvalidSetting> {
         .ok_or_else(|| wrong("timeout must be positive".to_owned()))?;
     for (limit, name) in [(STATIC_LIMIT, "static limit"), (CNI_LIMIT, "CNI client timeout")] {
         if timeout >= limit {
-            return Err(wrong(format!("must be less than {name} {}", GoDuration::from(limit))));
+            return Err(wrong(format!(
+                "must be less than {name} {}",
+                GoDuration::from(limit)
+            )));
         }
     }
     Ok(timeout)
@@ -109,10 +112,21 @@ mod tests {
 
     #[test]
     fn a_url_has_a_scheme_and_a_host() {
-        for good in ["http://p:8080", "https://p.ns.svc:8443/base", "https://[fd00::1]:8443"] {
+        for good in [
+            "http://p:8080",
+            "https://p.ns.svc:8443/base",
+            "https://[fd00::1]:8443",
+        ] {
             assert_eq!(server_url(good), Ok(()), "{good}");
         }
-        for bad in ["p:8080", "ftp://p", "http://", "https:///x", "http://:80", "http://a b"] {
+        for bad in [
+            "p:8080",
+            "ftp://p",
+            "http://",
+            "https:///x",
+            "http://:80",
+            "http://a b",
+        ] {
             assert!(server_url(bad).is_err(), "{bad}");
         }
     }

@@ -67,20 +67,28 @@ mod tests {
 
     #[test]
     fn a_timeout_that_no_agent_starts_with_is_fatal() {
-        let timeout = |text: &str| check_text(&format!("iaasNetworkProvider:\n  httpRequestTimeout: {text}\n"));
+        let timeout =
+            |text: &str| check_text(&format!("iaasNetworkProvider:\n  httpRequestTimeout: {text}\n"));
         assert!(timeout("50s").is_ok());
         assert!(check_text("").is_ok());
         assert!(check_text("enableIPv4: true\n").is_ok());
         for bad in ["100s", "2m", "0s", "-1s", "fast"] {
             let error = timeout(bad).unwrap_err();
-            assert!(error.to_string().contains("iaasNetworkProvider.httpRequestTimeout"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("iaasNetworkProvider.httpRequestTimeout"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn a_url_that_no_agent_starts_with_is_fatal_unless_switched_off() {
         let section = |enabled: &str| {
-            check_text(&format!("iaasNetworkProvider:\n  serverUrl: provider:80\n{enabled}"))
+            check_text(&format!(
+                "iaasNetworkProvider:\n  serverUrl: provider:80\n{enabled}"
+            ))
         };
         assert!(matches!(section(""), Err(FileError::Provider(_))));
         assert!(section("  enabled: false\n").is_ok());

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, info, info_span, warn};
 
 use crate::chain;
@@ -102,7 +103,9 @@ impl<S: LeaseStore> Campaign<S> {
         metrics::leads(true);
         // Not a child of `shutdown`: the work ends here and nowhere else.
         let token = CancellationToken::new();
-        let mut task = tokio::spawn(work(token.clone()).instrument(info_span!("leader")));
+        // A campaign that is dropped takes its work along.
+        let mut task =
+            AbortOnDropHandle::new(tokio::spawn(work(token.clone()).instrument(info_span!("leader"))));
         let reason = self.renew_until_over(shutdown, &mut task).await;
         let cut_off = match &reason {
             Reason::Lost => Instant::now() + AT_ONCE,
@@ -136,7 +139,7 @@ impl<S: LeaseStore> Campaign<S> {
     async fn renew_until_over(
         &mut self,
         shutdown: &CancellationToken,
-        task: &mut JoinHandle<Result<(), String>>,
+        task: &mut AbortOnDropHandle<Result<(), String>>,
     ) -> Reason {
         loop {
             let until = self.election.leads_until().unwrap_or_else(Instant::now);
@@ -201,20 +204,27 @@ impl<S: LeaseStore> Campaign<S> {
                 return Ok(());
             };
             match self.election.release(&lease, &wall()) {
-                Some(spec) => self.store.write(Some(&lease), spec).await.map(|_| info!("lease released")),
+                Some(spec) => self
+                    .store
+                    .write(Some(&lease), spec)
+                    .await
+                    .map(|_| info!("lease released")),
                 None => Ok(()),
             }
         };
         match timeout(RELEASE_WITHIN, release).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(error = chain(&error), "the lease was not released; others wait for its end"),
+            Ok(Err(error)) => warn!(
+                error = chain(&error),
+                "the lease was not released; others wait for its end"
+            ),
             Err(_) => warn!("the lease was not released in time; others wait for its end"),
         }
     }
 }
 
 /// Ends the work, by force at `cut_off`.
-async fn stop(token: &CancellationToken, mut task: JoinHandle<Result<(), String>>, cut_off: Instant) {
+async fn stop(token: &CancellationToken, mut task: AbortOnDropHandle<Result<(), String>>, cut_off: Instant) {
     token.cancel();
     if timeout_at(cut_off, &mut task).await.is_err() {
         warn!("the leader's work did not end when told to and is cut off");

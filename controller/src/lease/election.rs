@@ -41,7 +41,9 @@ pub enum TimingError {
     #[error("the renew deadline {0:?} must be longer than twice the retry period {1:?}")]
     RenewDeadline(Duration, Duration),
     /// A busy loop, or a lease that lives in whole seconds rounded to none.
-    #[error("the retry period must be at least 100 ms and the lease duration whole seconds, not {0:?} and {1:?}")]
+    #[error(
+        "the retry period must be at least 100 ms and the lease duration whole seconds, not {0:?} and {1:?}"
+    )]
     Retry(Duration, Duration),
 }
 

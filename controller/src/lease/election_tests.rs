@@ -56,11 +56,16 @@ fn attempt(register: &mut Register, election: &mut Election, now: Instant, wall:
 fn a_free_lease_is_taken_and_then_renewed() {
     let (mut register, start) = (Register::default(), Instant::now());
     let mut a = Election::new("a", Timing::default());
-    assert!(matches!(attempt(&mut register, &mut a, start, &wall(1)), Step::Acquire(_)));
+    assert!(matches!(
+        attempt(&mut register, &mut a, start, &wall(1)),
+        Step::Acquire(_)
+    ));
     assert_eq!(a.leads_until(), Some(start + 10 * SECOND));
     let later = start + 2 * SECOND;
     let renewed = attempt(&mut register, &mut a, later, &wall(2));
-    let Step::Renew(spec) = renewed else { panic!("{renewed:?}") };
+    let Step::Renew(spec) = renewed else {
+        panic!("{renewed:?}")
+    };
     assert_eq!(a.leads_until(), Some(later + 10 * SECOND));
     assert_eq!(spec.acquire_time, Some(wall(1)));
     assert_eq!(spec.renew_time, Some(wall(2)));
@@ -78,14 +83,23 @@ fn anothers_lease_is_waited_for_from_the_moment_it_was_seen() {
     // a's wall clock is a century off: nobody looks at it.
     attempt(&mut register, &mut a, start, &wall(-3_000_000_000_000_000));
     let seen = start + 9 * SECOND;
-    assert_eq!(attempt(&mut register, &mut b, seen, &wall(5)), Step::Wait(15 * SECOND));
-    assert_eq!(attempt(&mut register, &mut b, seen + 14 * SECOND, &wall(5)), Step::Wait(SECOND));
+    assert_eq!(
+        attempt(&mut register, &mut b, seen, &wall(5)),
+        Step::Wait(15 * SECOND)
+    );
+    assert_eq!(
+        attempt(&mut register, &mut b, seen + 14 * SECOND, &wall(5)),
+        Step::Wait(SECOND)
+    );
     let Step::Acquire(spec) = attempt(&mut register, &mut b, seen + 15 * SECOND, &wall(5)) else {
         panic!("still waiting");
     };
     assert_eq!(spec.holder_identity.as_deref(), Some("b"));
     assert_eq!(spec.lease_transitions, Some(1));
-    assert_eq!(attempt(&mut register, &mut a, seen + 16 * SECOND, &wall(5)), Step::Lost);
+    assert_eq!(
+        attempt(&mut register, &mut a, seen + 16 * SECOND, &wall(5)),
+        Step::Lost
+    );
     assert_eq!(a.leads_until(), None);
 }
 
@@ -100,7 +114,10 @@ fn a_renewal_starts_the_wait_anew() {
     attempt(&mut register, &mut b, start, &wall(1));
     attempt(&mut register, &mut a, start + 8 * SECOND, &wall(2));
     let at = start + 14 * SECOND;
-    assert_eq!(attempt(&mut register, &mut b, at, &wall(3)), Step::Wait(15 * SECOND));
+    assert_eq!(
+        attempt(&mut register, &mut b, at, &wall(3)),
+        Step::Wait(15 * SECOND)
+    );
 }
 
 #[test]
@@ -111,13 +128,23 @@ fn a_released_lease_is_free_at_once() {
         Election::new("b", Timing::default()),
     );
     attempt(&mut register, &mut a, start, &wall(1));
-    assert!(matches!(attempt(&mut register, &mut b, start, &wall(1)), Step::Wait(_)));
+    assert!(matches!(
+        attempt(&mut register, &mut b, start, &wall(1)),
+        Step::Wait(_)
+    ));
     let before = register.lease.clone();
-    assert_eq!(b.release(before.as_ref().unwrap(), &wall(2)), None, "not b's to release");
+    assert_eq!(
+        b.release(before.as_ref().unwrap(), &wall(2)),
+        None,
+        "not b's to release"
+    );
     let released = a.release(before.as_ref().unwrap(), &wall(2)).unwrap();
     register.put(before.as_ref(), released).unwrap();
     a.step_down();
-    assert!(matches!(attempt(&mut register, &mut b, start + SECOND, &wall(3)), Step::Acquire(_)));
+    assert!(matches!(
+        attempt(&mut register, &mut b, start + SECOND, &wall(3)),
+        Step::Acquire(_)
+    ));
 }
 
 #[test]
@@ -130,9 +157,18 @@ fn a_deleted_lease_is_not_free_before_its_holder_has_stopped() {
     attempt(&mut register, &mut a, start, &wall(1));
     attempt(&mut register, &mut b, start, &wall(1));
     register.lease = None;
-    assert_eq!(attempt(&mut register, &mut b, start + SECOND, &wall(2)), Step::Wait(15 * SECOND));
-    assert_eq!(attempt(&mut register, &mut a, start + SECOND, &wall(2)), Step::Lost);
-    assert!(matches!(attempt(&mut register, &mut b, start + 16 * SECOND, &wall(3)), Step::Acquire(_)));
+    assert_eq!(
+        attempt(&mut register, &mut b, start + SECOND, &wall(2)),
+        Step::Wait(15 * SECOND)
+    );
+    assert_eq!(
+        attempt(&mut register, &mut a, start + SECOND, &wall(2)),
+        Step::Lost
+    );
+    assert!(matches!(
+        attempt(&mut register, &mut b, start + 16 * SECOND, &wall(3)),
+        Step::Acquire(_)
+    ));
 }
 
 #[test]
@@ -143,7 +179,10 @@ fn one_name_for_two_processes_does_not_make_two_leaders() {
         Election::new("a", Timing::default()),
     );
     attempt(&mut register, &mut a, start, &wall(1));
-    assert!(matches!(attempt(&mut register, &mut twin, start, &wall(2)), Step::Wait(_)));
+    assert!(matches!(
+        attempt(&mut register, &mut twin, start, &wall(2)),
+        Step::Wait(_)
+    ));
 }
 
 #[test]
@@ -155,7 +194,10 @@ fn a_lost_answer_is_found_again_and_renewed_before_leading() {
     register.put(None, spec).unwrap();
     assert_eq!(a.leads_until(), None, "nobody told a yet");
     let later = start + 12 * SECOND;
-    assert!(matches!(attempt(&mut register, &mut a, later, &wall(2)), Step::Renew(_)));
+    assert!(matches!(
+        attempt(&mut register, &mut a, later, &wall(2)),
+        Step::Renew(_)
+    ));
     assert_eq!(a.leads_until(), Some(later + 10 * SECOND));
 }
 
@@ -168,10 +210,22 @@ fn durations_that_let_two_leaders_meet_are_refused() {
     };
     assert_eq!(Timing::default().check(), Ok(()));
     assert_eq!(timing(4.0, 2.0, 0.5).check(), Ok(()));
-    assert!(matches!(timing(10.0, 10.0, 2.0).check(), Err(TimingError::Lease(..))));
-    assert!(matches!(timing(15.0, 4.0, 2.0).check(), Err(TimingError::RenewDeadline(..))));
-    assert!(matches!(timing(15.0, 10.0, 0.0).check(), Err(TimingError::Retry(..))));
-    assert!(matches!(timing(15.5, 10.0, 2.0).check(), Err(TimingError::Retry(..))));
+    assert!(matches!(
+        timing(10.0, 10.0, 2.0).check(),
+        Err(TimingError::Lease(..))
+    ));
+    assert!(matches!(
+        timing(15.0, 4.0, 2.0).check(),
+        Err(TimingError::RenewDeadline(..))
+    ));
+    assert!(matches!(
+        timing(15.0, 10.0, 0.0).check(),
+        Err(TimingError::Retry(..))
+    ));
+    assert!(matches!(
+        timing(15.5, 10.0, 2.0).check(),
+        Err(TimingError::Retry(..))
+    ));
 }
 
 /// What can happen to one of three candidates.

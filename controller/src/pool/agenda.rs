@@ -118,7 +118,10 @@ impl Agenda {
 
     /// A pool that is due; [`Agenda::done`] must follow.
     pub fn take_due(&mut self, now: Instant) -> Option<(String, Turn)> {
-        let due = self.entries.iter_mut().find(|(_, entry)| !entry.busy && entry.due <= now);
+        let due = self
+            .entries
+            .iter_mut()
+            .find(|(_, entry)| !entry.busy && entry.due <= now);
         let (name, entry) = due?;
         entry.busy = true;
         entry.due = now + self.pace.resync;
@@ -175,7 +178,9 @@ fn is_urgent(pool: &SpiderIPPool, total: Option<i64>, known: bool) -> bool {
 /// Doubled each time.
 fn pause(pace: Pace, failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    pace.first_retry.saturating_mul(1 << doublings).min(pace.last_retry)
+    pace.first_retry
+        .saturating_mul(1 << doublings)
+        .min(pace.last_retry)
 }
 
 #[cfg(test)]

@@ -54,7 +54,10 @@ fn a_pool_in_its_turn_has_no_second_turn() {
     agenda.apply("p", pool(2, 9), now);
     assert!(agenda.take_due(now).is_none());
     agenda.done(&name, Outcome::Settled, now);
-    assert!(agenda.take_due(now).is_some(), "what came meanwhile is not forgotten");
+    assert!(
+        agenda.take_due(now).is_some(),
+        "what came meanwhile is not forgotten"
+    );
 }
 
 #[test]
@@ -70,7 +73,10 @@ fn a_failing_pool_waits_longer_and_longer_whatever_happens() {
         waits.push(due - now);
         now = due;
     }
-    assert!(waits.is_sorted() && waits[0] == pace.first_retry && waits[9] == pace.last_retry, "{waits:?}");
+    assert!(
+        waits.is_sorted() && waits[0] == pace.first_retry && waits[9] == pace.last_retry,
+        "{waits:?}"
+    );
     agenda.apply("p", pool(2, 9), now - pace.first_retry);
     assert!(agenda.next_due().unwrap() < now, "a new spec is a new chance");
 }

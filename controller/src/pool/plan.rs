@@ -22,7 +22,9 @@ pub enum PoolAction {
 #[derive(Debug, thiserror::Error)]
 pub enum PoolProblem {
     /// No family.
-    #[error("neither spec.ipVersion nor spec.subnet {subnet:?} gives a family; write a CIDR, as 10.0.0.0/24 or fd00::/64")]
+    #[error(
+        "neither spec.ipVersion nor spec.subnet {subnet:?} gives a family; write a CIDR, as 10.0.0.0/24 or fd00::/64"
+    )]
     Family {
         /// `spec.subnet`.
         subnet: String,

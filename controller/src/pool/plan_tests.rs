@@ -43,7 +43,11 @@ fn the_total_is_the_size_of_the_difference() {
         (&[], &[], 0),
         (&["fd00::1-fd00::ffff"], &["fd00::10"], 65_534),
     ] {
-        assert_eq!(total(&pool(ips, exclude, json!({}))).unwrap(), expected, "{ips:?}");
+        assert_eq!(
+            total(&pool(ips, exclude, json!({}))).unwrap(),
+            expected,
+            "{ips:?}"
+        );
     }
 }
 
@@ -53,18 +57,30 @@ fn a_huge_v6_pool_saturates_and_costs_nothing() {
     assert_eq!(total(&whole_64).unwrap(), i64::MAX);
     let half = pool(&["fd00::-fd00::7fff:ffff:ffff:ffff"], &["fd00::"], json!({}));
     assert_eq!(total(&half).unwrap(), i64::MAX, "exactly i64::MAX, not one off");
-    let less = pool(&["fd00::-fd00::7fff:ffff:ffff:ffff"], &["fd00::-fd00::1"], json!({}));
+    let less = pool(
+        &["fd00::-fd00::7fff:ffff:ffff:ffff"],
+        &["fd00::-fd00::1"],
+        json!({}),
+    );
     assert_eq!(total(&less).unwrap(), i64::MAX - 1);
 }
 
 #[test]
 fn counters_are_recomputed_never_added() {
     let held = claims(&["10.0.0.1", "10.0.0.2"]);
-    for wrong in [json!({}), json!({ "totalIPCount": 3, "allocatedIPCount": 1 }), json!({ "totalIPCount": 900, "allocatedIPCount": 77 })] {
+    for wrong in [
+        json!({}),
+        json!({ "totalIPCount": 3, "allocatedIPCount": 1 }),
+        json!({ "totalIPCount": 900, "allocatedIPCount": 77 }),
+    ] {
         let mut status = wrong.clone();
         status["allocatedIPs"] = json!(held);
         let actions = plan(&pool(&["10.0.0.1-10.0.0.10"], &[], status)).unwrap();
-        assert_eq!(actions, [PoolAction::SetTotal(10), PoolAction::SetAllocated(2)], "{wrong}");
+        assert_eq!(
+            actions,
+            [PoolAction::SetTotal(10), PoolAction::SetAllocated(2)],
+            "{wrong}"
+        );
     }
     let right = json!({ "allocatedIPs": held, "totalIPCount": 10, "allocatedIPCount": 2 });
     assert_eq!(plan(&pool(&["10.0.0.1-10.0.0.10"], &[], right)).unwrap(), []);
@@ -77,14 +93,25 @@ fn counters_are_recomputed_never_added() {
 fn a_terminating_pool_goes_only_when_empty() {
     let held = json!({ "allocatedIPs": claims(&["10.0.0.1", "10.0.0.2"]) });
     let range = &["10.0.0.1-10.0.0.10"];
-    assert_eq!(plan(&terminating(pool(range, &[], held))).unwrap(), [PoolAction::AwaitClaims(2)]);
-    for empty in [json!({}), json!({ "allocatedIPs": "" }), json!({ "allocatedIPs": "{}" }), json!(null)] {
+    assert_eq!(
+        plan(&terminating(pool(range, &[], held))).unwrap(),
+        [PoolAction::AwaitClaims(2)]
+    );
+    for empty in [
+        json!({}),
+        json!({ "allocatedIPs": "" }),
+        json!({ "allocatedIPs": "{}" }),
+        json!(null),
+    ] {
         let actions = plan(&terminating(pool(range, &[], empty.clone()))).unwrap();
         assert_eq!(actions, [PoolAction::RemoveFinalizer], "{empty}");
     }
     // What cannot be read may hold somebody's address.
     let unreadable = json!({ "allocatedIPs": "{\"10.0.0.1\":" });
-    assert!(matches!(plan(&terminating(pool(range, &[], unreadable))), Err(PoolProblem::Claims(_))));
+    assert!(matches!(
+        plan(&terminating(pool(range, &[], unreadable))),
+        Err(PoolProblem::Claims(_))
+    ));
     // A bad spec is no reason to stay.
     let actions = plan(&terminating(pool(&["nonsense"], &[], json!({})))).unwrap();
     assert_eq!(actions, [PoolAction::RemoveFinalizer]);
@@ -96,9 +123,21 @@ fn a_terminating_pool_goes_only_when_empty() {
 #[test]
 fn a_bad_pool_is_told_the_field_the_value_and_the_remedy() {
     let cases = [
-        (pool(&["10.0.0.300"], &[], json!({})), "ips", ["spec.ips", "10.0.0.300", "write"]),
-        (pool(&["10.0.0.9-10.0.0.1"], &[], json!({})), "ips", ["spec.ips", "10.0.0.9-10.0.0.1", "swap"]),
-        (pool(&["10.0.0.1"], &["fd00::1"], json!({})), "exclude_ips", ["spec.excludeIPs", "fd00::1", "family"]),
+        (
+            pool(&["10.0.0.300"], &[], json!({})),
+            "ips",
+            ["spec.ips", "10.0.0.300", "write"],
+        ),
+        (
+            pool(&["10.0.0.9-10.0.0.1"], &[], json!({})),
+            "ips",
+            ["spec.ips", "10.0.0.9-10.0.0.1", "swap"],
+        ),
+        (
+            pool(&["10.0.0.1"], &["fd00::1"], json!({})),
+            "exclude_ips",
+            ["spec.excludeIPs", "fd00::1", "family"],
+        ),
         (
             pool(&["10.0.0.1"], &[], json!({ "allocatedIPs": "[]" })),
             "claims",

@@ -8,8 +8,8 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, DeserializeGuard};
-use kube::runtime::watcher::{self, Event};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use orbweaver_api::FINALIZER;
 use orbweaver_api::pool::SpiderIPPool;
@@ -110,8 +110,13 @@ fn report_watch(error: &watcher::Error) {
     metrics::watch_failed("spiderippools");
     match error {
         // What the API server does every few minutes when it drops old versions.
-        watcher::Error::WatchError(status) if status.code == 410 => debug!("the watch expired, listing again"),
-        error => warn!(error = chain(error), "the watch of pools failed and is tried again"),
+        watcher::Error::WatchError(status) if status.code == 410 => {
+            debug!("the watch expired, listing again")
+        }
+        error => warn!(
+            error = chain(error),
+            "the watch of pools failed and is tried again"
+        ),
     }
 }
 
@@ -134,14 +139,22 @@ fn judge(name: &str, turn: &Turn, agenda: &mut Agenda) -> Vec<PoolAction> {
         }
     };
     if agenda.says(name, text.as_deref()) {
-        info!(pool = name, held_by = text, "the pool is to be deleted and waits for its pods to go");
+        info!(
+            pool = name,
+            held_by = text,
+            "the pool is to be deleted and waits for its pods to go"
+        );
     }
     actions
 }
 
 fn report_problem(name: &str, problem: &PoolProblem) {
     metrics::pool_invalid(problem.label());
-    warn!(pool = name, problem = problem.label(), "the pool cannot be used: {problem}");
+    warn!(
+        pool = name,
+        problem = problem.label(),
+        "the pool cannot be used: {problem}"
+    );
 }
 
 async fn settle(
@@ -214,7 +227,12 @@ async fn write(api: &Api<DynamicObject>, name: &str, action: &'static str, patch
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => ("conflict", Outcome::Again),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => ("gone", Outcome::Settled),
         Ok(Err(error)) => {
-            warn!(pool = name, action, error = chain(&error), "the pool could not be written; tried again later");
+            warn!(
+                pool = name,
+                action,
+                error = chain(&error),
+                "the pool could not be written; tried again later"
+            );
             ("failed", Outcome::Again)
         }
         Err(_) => {
