@@ -147,8 +147,11 @@ impl AddressSet {
             .map(|start| self.family.address(*start))
     }
 
-    /// Lowest member at or above `from`.
+    /// Lowest member at or above `from`; none above an address of the other family.
     pub fn first_from(&self, from: IpAddr) -> Option<IpAddr> {
+        if Family::of(from) != self.family {
+            return None;
+        }
         let from = bits(from);
         if self.contains_bits(from) {
             return Some(self.family.address(from));
@@ -161,6 +164,9 @@ impl AddressSet {
 
     /// Lowest member that is not in `taken`: the first free address.
     pub fn first_not_in(&self, taken: &Self) -> Option<IpAddr> {
+        if self.family != taken.family {
+            return self.first();
+        }
         for (start, end) in &self.intervals {
             let mut at = *start;
             loop {

@@ -141,14 +141,27 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Digits past what a u64 holds are below a nanosecond in every unit: they are dropped, as Go drops them.
+/// Go computes fractions in floating point, and so 0.3333333333333333333h is 20 minutes sharp. Digits past what an
+/// i64 holds are dropped.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as Go does it; the value is positive and below one unit"
+)]
 fn fraction(digits: &str, scale: u64) -> u64 {
-    let (mut value, mut of): (u128, u128) = (0, 1);
-    for digit in digits.bytes().take(18) {
-        value = value * 10 + u128::from(digit - b'0');
-        of *= 10;
+    let (mut value, mut of): (u64, f64) = (0, 1.0);
+    for digit in digits.bytes() {
+        let longer = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(u64::from(digit - b'0')));
+        match longer.filter(|value| *value <= MAX_MAGNITUDE) {
+            Some(longer) => value = longer,
+            None => break,
+        }
+        of *= 10.0;
     }
-    u64::try_from(value * u128::from(scale) / of).unwrap_or(0)
+    (value as f64 * (scale as f64 / of)) as u64
 }
 
 impl fmt::Display for GoDuration {
