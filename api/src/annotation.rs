@@ -69,10 +69,10 @@ impl MalformedAnnotation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolLists {
     /// Names or patterns of IPv4 pools, in order of preference.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::openapi::null_is_default")]
     pub ipv4: Vec<String>,
     /// Names or patterns of IPv6 pools, in order of preference.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::openapi::null_is_default")]
     pub ipv6: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Spiderpool's OpenAPI v1 messages on the agent's socket (reference §3.4).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// `GET`: is the agent there.
 pub const HEALTHY_PATH: &str = "/v1/ipam/healthy";
@@ -30,16 +30,26 @@ pub struct IpamAddArgs {
     #[serde(rename = "podUID")]
     pub pod_uid: String,
     /// `ipam.default_ipv4_ippool`.
-    #[serde(default, rename = "defaultIPv4IPPool", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        rename = "defaultIPv4IPPool",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub default_ipv4_pools: Vec<String>,
     /// `ipam.default_ipv6_ippool`.
-    #[serde(default, rename = "defaultIPv6IPPool", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        rename = "defaultIPv6IPPool",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub default_ipv6_pools: Vec<String>,
     /// `ipam.clean_gateway`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub clean_gateway: bool,
     /// `ipam.match_master_subnet`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub match_master_subnet: bool,
 }
 
@@ -82,7 +92,11 @@ pub struct IpamBatchDelArgs {
     #[serde(rename = "podUID")]
     pub pod_uid: String,
     /// The addresses were found in use by somebody else.
-    #[serde(default, rename = "isReleaseConflictIPs")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        rename = "isReleaseConflictIPs"
+    )]
     pub is_release_conflict_ips: bool,
 }
 
@@ -92,7 +106,11 @@ pub struct IpamAddResponse {
     /// Addresses.
     pub ips: Vec<IpConfig>,
     /// Routes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub routes: Vec<Route>,
     /// Name servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,11 +140,22 @@ pub struct IpConfig {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mac: String,
     /// Always false: probing needs an interface that does not exist yet.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub enable_gateway_detection: bool,
     /// Always false: probing needs an interface that does not exist yet.
-    #[serde(default, rename = "enableIPConflictDetection")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        rename = "enableIPConflictDetection"
+    )]
     pub enable_ip_conflict_detection: bool,
+}
+
+/// Go writes an empty list as null, and reads null as nothing.
+pub(crate) fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -153,13 +182,25 @@ pub struct Dns {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub domain: String,
     /// Servers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub nameservers: Vec<String>,
     /// Options.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub options: Vec<String>,
     /// Search list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub search: Vec<String>,
 }
 
@@ -211,6 +252,10 @@ pub struct InterfaceDetail {
     #[serde(default, rename = "ipv6Gateway", skip_serializing_if = "String::is_empty")]
     pub ipv6_gateway: String,
     /// Routes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub routes: Vec<Route>,
 }

@@ -30,6 +30,8 @@ fn range(family: Family, start: u128, end: u128) -> String {
 }
 
 type Model = BTreeSet<u128>;
+/// Starts and inclusive ends.
+type Ranges = Vec<(u128, u128)>;
 
 fn addresses(family: Family, model: &Model) -> Vec<IpAddr> {
     model.iter().map(|bits| address(family, *bits)).collect()
@@ -71,7 +73,7 @@ fn family() -> impl Strategy<Value = Family> {
     prop_oneof![Just(Family::V4), Just(Family::V6)]
 }
 
-fn ranges(family: Family) -> impl Strategy<Value = Vec<(u128, u128)>> {
+fn ranges(family: Family) -> impl Strategy<Value = Ranges> {
     let one = (0usize..3, 0..WIDTH, 0u128..12).prop_map(move |(base, start, length)| {
         let base = bases(family)[base];
         (base + start, base + (start + length).min(WIDTH - 1))
@@ -79,7 +81,7 @@ fn ranges(family: Family) -> impl Strategy<Value = Vec<(u128, u128)>> {
     prop::collection::vec(one, 0..10)
 }
 
-fn two_sets() -> impl Strategy<Value = (Family, Vec<(u128, u128)>, Vec<(u128, u128)>)> {
+fn two_sets() -> impl Strategy<Value = (Family, Ranges, Ranges)> {
     family().prop_flat_map(|family| (Just(family), ranges(family), ranges(family)))
 }
 

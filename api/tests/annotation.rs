@@ -14,6 +14,8 @@ fn a_pods_lists_keep_their_order() {
         PoolLists::parse(POD_POOL, r#"{"ipv6":["c"]}"#).unwrap().ipv4,
         [""; 0]
     );
+    let null = PoolLists::parse(POD_POOL, r#"{"ipv4":["a"],"ipv6":null}"#).unwrap();
+    assert_eq!(null.ipv6, [""; 0], "Go reads it so");
     assert_eq!(
         parse_pool_names(NAMESPACE_IPV4_POOLS, r#"["b","a"]"#).unwrap(),
         ["b", "a"]

@@ -119,3 +119,23 @@ fn what_is_not_there_is_left_out() {
     );
     assert_eq!(serde_json::to_value(Dns::default()).unwrap(), json!({}));
 }
+
+#[test]
+fn an_empty_list_of_a_go_client_is_null() {
+    let arguments = json!({
+        "containerID": "c", "ifName": "eth0", "netNamespace": "/run/netns/x",
+        "podNamespace": "ns", "podName": "p", "podUID": "u",
+        "defaultIPv4IPPool": null, "defaultIPv6IPPool": null,
+    });
+    let read: IpamAddArgs = serde_json::from_value(arguments).unwrap();
+    assert_eq!(
+        (read.default_ipv4_pools, read.default_ipv6_pools),
+        (vec![], vec![])
+    );
+    let answer: IpamAddResponse =
+        serde_json::from_value(json!({ "ips": [], "routes": null, "dns": null })).unwrap();
+    assert_eq!(answer, IpamAddResponse::default());
+    let dns: Dns =
+        serde_json::from_value(json!({ "nameservers": null, "options": null, "search": null })).unwrap();
+    assert_eq!(dns, Dns::default());
+}

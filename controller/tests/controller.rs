@@ -304,3 +304,61 @@ async fn the_daemon_refuses_a_timeout_that_no_agent_starts_with() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn the_definitions_hold_in_an_api_server() {
+    let world = world().await;
+    world.create("p", &["10.0.0.1"]).await;
+    let spec = |pool: Value, field: &str| pool["spec"][field].clone();
+    for field in ["default", "disable"] {
+        assert_eq!(spec(world.pool("p").await.unwrap(), field), json!(false));
+    }
+    let change = async |field: &str, value: Value| {
+        let mut patch = json!({ "spec": {} });
+        patch["spec"][field] = value;
+        let patch = Patch::Merge(patch);
+        match world.pools.patch("p", &PatchParams::default(), &patch).await {
+            Ok(pool) => Ok(serde_json::to_value(pool).unwrap()),
+            Err(kube::Error::Api(status)) => Err((status.code, status.message)),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let set = change("ipVersion", json!(4)).await.unwrap();
+    assert_eq!(spec(set, "ipVersion"), 4, "the webhook may infer it later");
+    for (field, value) in [("ipVersion", json!(6)), ("subnet", json!("10.1.0.0/16"))] {
+        let (code, message) = change(field, value).await.unwrap_err();
+        assert_eq!(code, 422);
+        assert!(message.contains("not changeable"), "{message}");
+    }
+    assert_eq!(change("ipVersion", json!(5)).await.unwrap_err().0, 422);
+    assert_eq!(change("ips", json!("10.0.0.1")).await.unwrap_err().0, 422);
+    let defaulted = change("default", Value::Null).await.unwrap();
+    assert_eq!(spec(defaulted, "default"), json!(false));
+    // What the code writes is what the schema takes, also when nothing is set.
+    let bare = SpiderIPPool::new("bare", orbweaver_api::pool::IPPoolSpec::default());
+    let typed: Api<SpiderIPPool> = Api::all(world.client.clone());
+    typed.create(&PostParams::default(), &bare).await.unwrap();
+}
+
+#[tokio::test]
+async fn kubectl_takes_the_checked_in_definitions() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let simulated = Simulated::start(ClusterOptions::default()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, simulated.kubeconfig()).unwrap();
+    let kubectl = async |arguments: &[&str]| {
+        let mut command = tokio::process::Command::new("kubectl");
+        command.arg("--kubeconfig").arg(&kubeconfig).args(arguments).env("HOME", directory.path());
+        command.output().await
+    };
+    if kubectl(&["version", "--client"]).await.is_err() {
+        println!("skipped: kubectl is not installed");
+        return;
+    }
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/orbweaver/crds");
+    let apply = kubectl(&["apply", "--server-side", "-f", definitions]).await.unwrap();
+    assert!(apply.status.success(), "{}", String::from_utf8_lossy(&apply.stderr));
+    let columns = kubectl(&["get", "sp", "-o", "wide"]).await.unwrap();
+    assert!(columns.status.success(), "{}", String::from_utf8_lossy(&columns.stderr));
+}

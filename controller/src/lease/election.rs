@@ -239,7 +239,7 @@ impl Election {
 
     fn renewal(&self, spec: &LeaseSpec, wall: &MicroTime) -> LeaseSpec {
         LeaseSpec {
-            lease_duration_seconds: self.seconds(),
+            lease_duration_seconds: Some(self.seconds()),
             renew_time: Some(wall.clone()),
             ..spec.clone()
         }
@@ -249,7 +249,7 @@ impl Election {
         let transitions = before.map_or(0, |spec| spec.lease_transitions.unwrap_or(0).saturating_add(1));
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: self.seconds(),
+            lease_duration_seconds: Some(self.seconds()),
             acquire_time: Some(wall.clone()),
             renew_time: Some(wall.clone()),
             lease_transitions: Some(transitions),
@@ -257,8 +257,8 @@ impl Election {
         }
     }
 
-    fn seconds(&self) -> Option<i32> {
-        Some(i32::try_from(self.timing.lease.as_secs()).unwrap_or(i32::MAX))
+    fn seconds(&self) -> i32 {
+        i32::try_from(self.timing.lease.as_secs()).unwrap_or(i32::MAX)
     }
 }
 

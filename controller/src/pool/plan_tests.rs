@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[allow(clippy::needless_pass_by_value, reason = "cases read better")]
 fn pool(ips: &[&str], exclude: &[&str], status: Value) -> SpiderIPPool {
     let subnet = if ips.iter().any(|range| range.contains(':')) {
         "fd00::/48"

@@ -111,7 +111,7 @@ fn report_watch(error: &watcher::Error) {
     match error {
         // What the API server does every few minutes when it drops old versions.
         watcher::Error::WatchError(status) if status.code == 410 => {
-            debug!("the watch expired, listing again")
+            debug!("the watch expired, listing again");
         }
         error => warn!(
             error = chain(error),
