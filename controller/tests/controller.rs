@@ -349,7 +349,11 @@ async fn kubectl_takes_the_checked_in_definitions() {
     std::fs::write(&kubeconfig, simulated.kubeconfig()).unwrap();
     let kubectl = async |arguments: &[&str]| {
         let mut command = tokio::process::Command::new("kubectl");
-        command.arg("--kubeconfig").arg(&kubeconfig).args(arguments).env("HOME", directory.path());
+        command
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .args(arguments)
+            .env("HOME", directory.path());
         command.output().await
     };
     if kubectl(&["version", "--client"]).await.is_err() {
@@ -357,8 +361,18 @@ async fn kubectl_takes_the_checked_in_definitions() {
         return;
     }
     let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/orbweaver/crds");
-    let apply = kubectl(&["apply", "--server-side", "-f", definitions]).await.unwrap();
-    assert!(apply.status.success(), "{}", String::from_utf8_lossy(&apply.stderr));
+    let apply = kubectl(&["apply", "--server-side", "-f", definitions])
+        .await
+        .unwrap();
+    assert!(
+        apply.status.success(),
+        "{}",
+        String::from_utf8_lossy(&apply.stderr)
+    );
     let columns = kubectl(&["get", "sp", "-o", "wide"]).await.unwrap();
-    assert!(columns.status.success(), "{}", String::from_utf8_lossy(&columns.stderr));
+    assert!(
+        columns.status.success(),
+        "{}",
+        String::from_utf8_lossy(&columns.stderr)
+    );
 }
