@@ -1,0 +1,294 @@
+//! What the cloud itself knows and enforces, whatever any provider believes. No clock and no waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+use orbweaver_api::mac::Mac;
+
+use crate::call_time::mixed;
+use crate::sub_eni::{Inventory, Place, SubEni};
+
+/// The cloud's VLAN ids go from 1 to this.
+const LAST_VLAN: u16 = 4094;
+
+/// One thing the cloud can be told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Make a sub-ENI and attach it.
+    Create {
+        /// Primary address.
+        address: IpAddr,
+        /// Paired address.
+        ipv6: Option<Ipv6Addr>,
+        /// CIDR of the primary address.
+        subnet: String,
+        /// Tag.
+        pool: String,
+        /// Where to attach it.
+        target: Target,
+    },
+    /// Attach one that is on no node.
+    Attach {
+        /// Which.
+        address: IpAddr,
+        /// Where.
+        target: Target,
+    },
+    /// Take one off its node.
+    Detach(IpAddr),
+    /// Give one a paired address, or take it away.
+    Pair(IpAddr, Option<Ipv6Addr>),
+    /// Change the tag.
+    Tag(IpAddr, String),
+    /// Detach and delete.
+    Delete(IpAddr),
+}
+
+/// Where a sub-ENI is to be attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Node.
+    pub node: String,
+    /// NIC.
+    pub parent: Mac,
+    /// A VLAN that is wanted again, when an attachment is restored.
+    pub vlan: Option<u16>,
+}
+
+/// The cloud's refusal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// The caller's picture is old: read the address again.
+    #[error("the sub-ENI of {0} is not in the state that the operation expects")]
+    Outdated(IpAddr),
+    /// The address belongs to another sub-ENI.
+    #[error("address {address} belongs to the sub-ENI of {holder}")]
+    Taken {
+        /// The address.
+        address: IpAddr,
+        /// Primary address of its sub-ENI.
+        holder: IpAddr,
+    },
+    /// The parent NIC can carry no more.
+    #[error("parent NIC {parent} of node {node} carries {limit} sub-ENIs, the most that it can carry")]
+    NicFull {
+        /// NIC.
+        parent: Mac,
+        /// Node.
+        node: String,
+        /// The most.
+        limit: usize,
+    },
+    /// It broke.
+    #[error("internal error of the cloud (injected)")]
+    Broken,
+}
+
+/// What was done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Work {
+    /// Calls of the cloud's API that change something.
+    pub calls: u64,
+    /// Sub-ENIs made.
+    pub created: u64,
+    /// Attachments apart from those at creation.
+    pub attached: u64,
+    /// Detachments apart from those at deletion.
+    pub detached: u64,
+    /// Sub-ENIs deleted.
+    pub deleted: u64,
+}
+
+/// The cloud's own list.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    sub_enis: Inventory,
+    nics: BTreeMap<Mac, Nic>,
+    limit: usize,
+    macs: u64,
+    /// What was done.
+    pub work: Work,
+}
+
+#[derive(Clone, Debug)]
+struct Nic {
+    vlans: BTreeSet<u16>,
+    next: u16,
+}
+
+impl Truth {
+    /// An empty cloud whose parent NICs carry at most `limit` sub-ENIs.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            sub_enis: Inventory::default(),
+            nics: BTreeMap::new(),
+            limit: limit.min(usize::from(LAST_VLAN)),
+            macs: 0,
+            work: Work::default(),
+        }
+    }
+
+    /// The list.
+    pub fn sub_enis(&self) -> &Inventory {
+        &self.sub_enis
+    }
+
+    /// Does one thing, all or nothing, and says how to undo it. A deletion cannot be undone.
+    pub fn perform(&mut self, operation: &Operation) -> Result<Option<Operation>, CloudError> {
+        match operation {
+            Operation::Create {
+                address,
+                ipv6,
+                subnet,
+                pool,
+                target,
+            } => {
+                self.free(*address)?;
+                if let Some(ipv6) = ipv6 {
+                    self.free(IpAddr::V6(*ipv6))?;
+                }
+                let place = Some(self.plug(target)?);
+                let mac = self.next_mac();
+                self.sub_enis.put(SubEni {
+                    address: *address,
+                    ipv6: *ipv6,
+                    mac,
+                    subnet: subnet.clone(),
+                    pool: pool.clone(),
+                    place,
+                });
+                self.work.created += 1;
+                Ok(Some(Operation::Delete(*address)))
+            }
+            Operation::Attach { address, target } => {
+                let mut sub_eni = self.known(*address, |sub_eni| sub_eni.place.is_none())?;
+                sub_eni.place = Some(self.plug(target)?);
+                self.sub_enis.put(sub_eni);
+                self.work.attached += 1;
+                Ok(Some(Operation::Detach(*address)))
+            }
+            Operation::Detach(address) => {
+                let mut sub_eni = self.known(*address, |sub_eni| sub_eni.place.is_some())?;
+                let place = sub_eni.place.take().ok_or(CloudError::Outdated(*address))?;
+                self.unplug(&place);
+                self.sub_enis.put(sub_eni);
+                self.work.detached += 1;
+                let target = Target {
+                    node: place.node,
+                    parent: place.parent_nic_mac,
+                    vlan: Some(place.vlan),
+                };
+                Ok(Some(Operation::Attach {
+                    address: *address,
+                    target,
+                }))
+            }
+            Operation::Pair(address, ipv6) => {
+                let mut sub_eni = self.known(*address, |_| true)?;
+                if let Some(ipv6) = ipv6 {
+                    self.free(IpAddr::V6(*ipv6))?;
+                }
+                let before = std::mem::replace(&mut sub_eni.ipv6, *ipv6);
+                self.sub_enis.put(sub_eni);
+                Ok(Some(Operation::Pair(*address, before)))
+            }
+            Operation::Tag(address, pool) => {
+                let mut sub_eni = self.known(*address, |_| true)?;
+                let before = std::mem::replace(&mut sub_eni.pool, pool.clone());
+                self.sub_enis.put(sub_eni);
+                Ok(Some(Operation::Tag(*address, before)))
+            }
+            Operation::Delete(address) => {
+                let removed = self
+                    .sub_enis
+                    .remove(*address)
+                    .ok_or(CloudError::Outdated(*address))?;
+                if let Some(place) = removed.place {
+                    self.unplug(&place);
+                }
+                self.work.deleted += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    fn known(&self, address: IpAddr, fits: impl Fn(&SubEni) -> bool) -> Result<SubEni, CloudError> {
+        let found = self.sub_enis.get(address).filter(|sub_eni| fits(sub_eni));
+        found.cloned().ok_or(CloudError::Outdated(address))
+    }
+
+    fn free(&self, address: IpAddr) -> Result<(), CloudError> {
+        match self.sub_enis.holder(address) {
+            None => Ok(()),
+            Some(sub_eni) if sub_eni.address == address => Err(CloudError::Outdated(address)),
+            Some(sub_eni) => Err(CloudError::Taken {
+                address,
+                holder: sub_eni.address,
+            }),
+        }
+    }
+
+    fn plug(&mut self, target: &Target) -> Result<Place, CloudError> {
+        let nic = self
+            .nics
+            .entry(target.parent)
+            .or_insert_with(|| Nic::new(target.parent));
+        if nic.vlans.len() >= self.limit {
+            return Err(CloudError::NicFull {
+                parent: target.parent,
+                node: target.node.clone(),
+                limit: self.limit,
+            });
+        }
+        Ok(Place {
+            node: target.node.clone(),
+            parent_nic_mac: target.parent,
+            vlan: nic.take(target.vlan),
+        })
+    }
+
+    fn unplug(&mut self, place: &Place) {
+        if let Some(nic) = self.nics.get_mut(&place.parent_nic_mac) {
+            nic.vlans.remove(&place.vlan);
+        }
+    }
+
+    fn next_mac(&mut self) -> Mac {
+        self.macs += 1;
+        let [.., a, b, c, d] = self.macs.to_be_bytes();
+        Mac::new([0xfa, 0x17, a, b, c, d])
+    }
+}
+
+impl Nic {
+    /// Counting starts somewhere else on every NIC, so that a moved sub-ENI is seen to get another VLAN.
+    fn new(mac: Mac) -> Self {
+        let sum = mac
+            .to_string()
+            .bytes()
+            .fold(0, |sum, byte| mixed(sum ^ u64::from(byte)));
+        let next = u16::try_from(sum % u64::from(LAST_VLAN)).map_or(1, |start| start + 1);
+        Self {
+            vlans: BTreeSet::new(),
+            next,
+        }
+    }
+
+    /// The wanted VLAN when it is free, else the next free one; the caller has checked that there is one.
+    fn take(&mut self, wanted: Option<u16>) -> u16 {
+        if let Some(vlan) = wanted.filter(|vlan| !self.vlans.contains(vlan)) {
+            self.vlans.insert(vlan);
+            return vlan;
+        }
+        while !self.vlans.insert(self.next) {
+            self.step();
+        }
+        let vlan = self.next;
+        self.step();
+        vlan
+    }
+
+    fn step(&mut self) {
+        self.next = if self.next >= LAST_VLAN { 1 } else { self.next + 1 };
+    }
+}
