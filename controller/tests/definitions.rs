@@ -64,10 +64,10 @@ fn check_structural(at: &str, schema: &Value, problems: &mut Vec<String>) {
         other => problems.push(format!("{at}: type is {other:?}")),
     }
     let nullable = fields.get("nullable") == Some(&Value::Bool(true));
-    if let Some(Value::Array(values)) = fields.get("enum") {
-        if nullable != values.contains(&Value::Null) {
-            problems.push(format!("{at}: nullable and null in the enum do not agree"));
-        }
+    if let Some(Value::Array(values)) = fields.get("enum")
+        && nullable != values.contains(&Value::Null)
+    {
+        problems.push(format!("{at}: nullable and null in the enum do not agree"));
     }
     if nullable && fields.contains_key("default") {
         // A null would be replaced by the default before it is looked at: one of the two lies.
