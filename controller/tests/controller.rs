@@ -272,7 +272,18 @@ async fn a_broken_api_server_ends_nothing() {
     world.create("p", &["10.0.0.1"]).await;
     world.until_counted("p", 1, 0).await;
     world.simulated.faults().set_outage(true);
-    sleep(Duration::from_millis(1_500)).await;
+    // So many attempts that the leader has had to step down.
+    let attempts = || {
+        world
+            .simulated
+            .counters()
+            .count(|asked| asked.resource == "leases")
+    };
+    let (before, end) = (attempts(), Instant::now() + Duration::from_secs(20));
+    while attempts() < before + 15 {
+        assert!(Instant::now() < end, "it stopped asking");
+        sleep(Duration::from_millis(20)).await;
+    }
     world.simulated.faults().set_outage(false);
     world.create("q", &["10.0.0.1"]).await;
     world.until_counted("q", 1, 0).await;
