@@ -159,32 +159,35 @@ async fn a_provider_that_fails_or_is_late_leaves_no_claim_and_the_retry_succeeds
         .await
         .unwrap();
     let conf = format!(
-        "iaasNetworkProvider:\n  serverUrl: {}\n  httpRequestTimeout: 49s\n",
+        "iaasNetworkProvider:\n  serverUrl: {}\n  httpRequestTimeout: 1s\n",
         simulation.cloud.url()
     );
     let agent = simulation.add_node("n1", &conf).await.unwrap();
     let kubelet = simulation.kubelet(&agent).unwrap();
     let sandbox = simulation.create_pod("p", agent.node(), &[&pool]).await.unwrap();
-    simulation
-        .cloud
-        .faults()
-        .add(CallKind::Allocate, 1, Fault::Refuse(500));
-    simulation
-        .cloud
-        .faults()
-        .add(CallKind::Allocate, 1, Fault::LoseReply);
-    for fault in ["a refusal", "a lost reply"] {
+    let faults = [
+        (Fault::Refuse(500), "returned status 500"),
+        (Fault::Hang, "exceeded configured timeout 1s"),
+        (Fault::LoseReply, "allocate API call failed"),
+    ];
+    for (fault, text) in faults {
+        simulation.cloud.faults().add(CallKind::Allocate, 1, fault.clone());
         let failed = kubelet
             .add(&Sandbox::of(&sandbox.namespace, "p", &sandbox.uid), "eth0")
             .await
             .unwrap();
-        assert!(!failed.success && failed.code().is_some(), "{fault}: {failed:?}");
+        assert!(!failed.success && failed.text().contains(text), "{fault:?}: {failed:?}");
         let picture = simulation.picture().await.unwrap();
         assert!(
             picture.claims().unwrap().is_empty() && picture.endpoints.is_empty(),
-            "{fault}: {picture:?}"
+            "{fault:?}: {picture:?}"
         );
     }
+    let on = format!("\"{}\"", agent.node());
+    simulation
+        .await_ledger(&pool, "what the lost call made", move |text| text.contains(&on))
+        .await
+        .unwrap();
     let again = kubelet
         .add(&Sandbox::of(&sandbox.namespace, "p", &sandbox.uid), "eth0")
         .await
@@ -193,7 +196,7 @@ async fn a_provider_that_fails_or_is_late_leaves_no_claim_and_the_retry_succeeds
     assert_eq!(
         simulation.cloud.calls().recorded().len(),
         3,
-        "one call for each ADD"
+        "one call for each failed ADD, and none for the hit"
     );
     assert_eq!(
         simulation.picture().await.unwrap().audit().unwrap(),
