@@ -51,6 +51,7 @@ impl CloudApi {
 
     /// Does operations one after the other, `time` after the call. Goes on when the caller goes away.
     pub(crate) async fn call(self: &Arc<Self>, operations: Vec<Operation>, time: Duration) -> Done {
+        self.truth.lock().work.calls += 1;
         let cloud = self.clone();
         let work = self.tasks.spawn(async move {
             tokio::time::sleep(time).await;
@@ -64,7 +65,6 @@ impl CloudApi {
 
     fn perform(&self, operations: &[Operation]) -> Done {
         let mut truth = self.truth.lock();
-        truth.work.calls += 1;
         let mut done = Done::default();
         for operation in operations {
             let result = if self.faults.hit_cloud() {

@@ -198,3 +198,56 @@ impl Desk {
         touched
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(node: &str, last: &[u8]) -> Ask {
+        let items: Vec<_> = last
+            .iter()
+            .map(|last| {
+                json!({ "parentNicMac": "fa:16:3e:00:00:01", "subnet": "10.0.0.0/24", "ipv4Address": format!("10.0.0.{last}") })
+            })
+            .collect();
+        let body = json!({ "nodeName": node, "subEniRequests": items });
+        Ask::Allocate(AllocateAsk::read(&serde_json::from_value(body).unwrap()).unwrap())
+    }
+
+    fn desk(burst: u32) -> Desk {
+        Desk::new(Inventory::default(), TokenBucket::new(1.0, burst, Duration::ZERO))
+    }
+
+    fn turn(desk: &mut Desk, ask: &Ask) -> Turn {
+        desk.turn(ask, Duration::ZERO, Pay::Queue).unwrap()
+    }
+
+    #[test]
+    fn the_same_ask_joins_and_another_one_for_the_address_waits() {
+        let mut desk = desk(9);
+        let Turn::Go(job) = turn(&mut desk, &ask("n1", &[1, 2])) else {
+            panic!("the first goes");
+        };
+        assert!(matches!(turn(&mut desk, &ask("n1", &[1, 2])), Turn::Join(_)));
+        let Turn::Wait(changes) = turn(&mut desk, &ask("n2", &[2])) else {
+            panic!("another node waits");
+        };
+        assert!(matches!(turn(&mut desk, &ask("n2", &[3])), Turn::Go(_)));
+        assert!(!changes.has_changed().unwrap());
+        desk.finish(&job.ask, &job.reserved);
+        assert!(changes.has_changed().unwrap());
+        assert!(matches!(turn(&mut desk, &ask("n2", &[2])), Turn::Go(_)));
+        assert_eq!(desk.bucket.spent(), 3);
+    }
+
+    #[test]
+    fn a_refused_token_reserves_nothing() {
+        let mut desk = desk(1);
+        assert!(matches!(turn(&mut desk, &ask("n1", &[1])), Turn::Go(_)));
+        let refused = desk.turn(&ask("n1", &[2]), Duration::ZERO, Pay::Queue);
+        assert_eq!(refused.unwrap_err().status(), 429);
+        assert!(desk.is_free(IpAddr::from([10, 0, 0, 2])));
+    }
+}

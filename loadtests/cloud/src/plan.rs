@@ -90,3 +90,105 @@ pub fn plan_release(known: &Inventory, node: &str, address: IpAddr) -> Option<Op
     }
     Some(Operation::Delete(holder.address))
 }
+
+#[cfg(test)]
+mod tests {
+    use orbweaver_api::mac::Mac;
+
+    use super::*;
+    use crate::sub_eni::{Place, SubEni};
+
+    fn known(node: Option<&str>, ipv6: Option<&str>) -> Inventory {
+        let mut known = Inventory::default();
+        known.put(SubEni {
+            address: "10.0.0.1".parse().unwrap(),
+            ipv6: ipv6.map(|six| six.parse().unwrap()),
+            mac: Mac::new([9; 6]),
+            subnet: "10.0.0.0/24".to_owned(),
+            pool: "p".to_owned(),
+            place: node.map(|node| Place {
+                node: node.to_owned(),
+                parent_nic_mac: Mac::new([1; 6]),
+                vlan: 5,
+            }),
+        });
+        known
+    }
+
+    fn ask(node: &str, nic: u8, pool: &str, paired: Option<&str>) -> AllocateAsk {
+        AllocateAsk {
+            node: node.to_owned(),
+            items: vec![Item {
+                parent: Mac::new([nic; 6]),
+                subnet: "10.0.0.0/24".parse().unwrap(),
+                primary: "10.0.0.1".parse().unwrap(),
+                paired: paired.map(|six| six.parse().unwrap()),
+                pool: pool.to_owned(),
+                paired_pool: String::new(),
+            }],
+        }
+    }
+
+    /// The names of the operations, those of the first call before the bar.
+    fn steps(known: &Inventory, ask: &AllocateAsk) -> String {
+        let name = |operations: &[Operation]| {
+            let names = operations.iter().map(|operation| match operation {
+                Operation::Create { .. } => "create",
+                Operation::Attach { .. } => "attach",
+                Operation::Detach(_) => "detach",
+                Operation::Pair(..) => "pair",
+                Operation::Tag(..) => "tag",
+                Operation::Delete(_) => "delete",
+            });
+            names.collect::<Vec<_>>().join(" ")
+        };
+        match plan(known, ask) {
+            Ok(plan) => format!("{} | {} | {}", name(&plan.detach), name(&plan.bind), plan.steals),
+            Err(refusal) => refusal.status().to_string(),
+        }
+    }
+
+    #[test]
+    fn each_state_needs_just_the_steps_that_are_missing() {
+        let (none, six) = (None, Some("fd00::1"));
+        let nothing = Inventory::default();
+        let cases = [
+            (&nothing, ask("n1", 1, "p", none), " | create | 0"),
+            (&known(Some("n1"), none), ask("n1", 1, "p", none), " |  | 0"),
+            (&known(Some("n1"), none), ask("n1", 1, "", none), " |  | 0"),
+            (&known(Some("n1"), six), ask("n1", 1, "p", none), " |  | 0"),
+            (&known(Some("n1"), six), ask("n1", 1, "p", six), " |  | 0"),
+            (&known(Some("n1"), none), ask("n1", 1, "p", six), " | pair | 0"),
+            (&known(Some("n1"), none), ask("n1", 1, "q", none), " | tag | 0"),
+            (
+                &known(Some("n1"), none),
+                ask("n2", 2, "p", none),
+                "detach | attach | 1",
+            ),
+            (
+                &known(Some("n1"), none),
+                ask("n1", 2, "p", none),
+                "detach | attach | 0",
+            ),
+            (&known(None, none), ask("n2", 2, "p", none), " | attach | 0"),
+            (&known(Some("n1"), six), ask("n1", 1, "p", Some("fd00::2")), "409"),
+        ];
+        for (index, (known, ask, expected)) in cases.iter().enumerate() {
+            assert_eq!(steps(known, ask), *expected, "case {index}");
+        }
+    }
+
+    #[test]
+    fn a_release_deletes_by_either_address_but_not_on_another_node() {
+        let known = known(Some("n1"), Some("fd00::1"));
+        let primary: IpAddr = "10.0.0.1".parse().unwrap();
+        for address in [primary, "fd00::1".parse().unwrap()] {
+            assert_eq!(
+                plan_release(&known, "n1", address),
+                Some(Operation::Delete(primary))
+            );
+            assert_eq!(plan_release(&known, "n2", address), None);
+        }
+        assert_eq!(plan_release(&known, "n1", "10.0.0.2".parse().unwrap()), None);
+    }
+}

@@ -87,7 +87,7 @@ pub enum CloudError {
 /// What was done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Work {
-    /// Calls of the cloud's API that change something.
+    /// Calls that the cloud has got, finished or not.
     pub calls: u64,
     /// Sub-ENIs made.
     pub created: u64,
@@ -290,5 +290,116 @@ impl Nic {
 
     fn step(&mut self) {
         self.next = if self.next >= LAST_VLAN { 1 } else { self.next + 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT: usize = 4;
+
+    fn target(nic: u8) -> Target {
+        Target {
+            node: format!("n{nic}"),
+            parent: Mac::new([nic; 6]),
+            vlan: None,
+        }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let six =
+            proptest::option::of((0u16..6).prop_map(|last| Ipv6Addr::from([0xfd00, 0, 0, 0, 0, 0, 0, last])));
+        (0u8..6, 0u8..10, 0u8..3, six).prop_map(|(kind, last, nic, ipv6)| match kind {
+            0 | 1 => Operation::Create {
+                address: address(last),
+                ipv6,
+                subnet: "10.0.0.0/24".to_owned(),
+                pool: "p".to_owned(),
+                target: target(nic),
+            },
+            2 => Operation::Attach {
+                address: address(last),
+                target: target(nic),
+            },
+            3 => Operation::Detach(address(last)),
+            4 => Operation::Pair(address(last), ipv6),
+            _ => Operation::Delete(address(last)),
+        })
+    }
+
+    fn check(truth: &Truth) {
+        let mut ports = BTreeSet::new();
+        let mut used = BTreeMap::<Mac, usize>::new();
+        let (mut sixes, mut macs) = (BTreeSet::new(), BTreeSet::new());
+        for sub_eni in truth.sub_enis().iter() {
+            assert!(macs.insert(sub_eni.mac), "two sub-ENIs have {}", sub_eni.mac);
+            assert!(
+                sub_eni.ipv6.is_none_or(|six| sixes.insert(six)),
+                "a v6 is used twice"
+            );
+            if let Some(place) = &sub_eni.place {
+                assert!((1..=4094).contains(&place.vlan));
+                assert!(
+                    ports.insert((place.parent_nic_mac, place.vlan)),
+                    "a VLAN is used twice"
+                );
+                *used.entry(place.parent_nic_mac).or_default() += 1;
+            }
+        }
+        assert!(
+            used.values().all(|count| *count <= LIMIT),
+            "a NIC is over its limit"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_cloud_never_breaks_its_own_rules(operations in proptest::collection::vec(operation(), 1..80)) {
+            let mut truth = Truth::new(LIMIT);
+            for operation in operations {
+                let before = truth.sub_enis.clone();
+                if truth.perform(&operation).is_err() {
+                    prop_assert_eq!(&before, &truth.sub_enis, "a refused operation changed something");
+                }
+                check(&truth);
+            }
+        }
+
+        #[test]
+        fn undo_restores_everything_but_a_deletion(operations in proptest::collection::vec(operation(), 1..40)) {
+            let mut truth = Truth::new(LIMIT);
+            for operation in operations {
+                let before = truth.sub_enis.clone();
+                if let Ok(Some(undo)) = truth.perform(&operation) {
+                    let redone = truth.clone();
+                    truth.perform(&undo).unwrap();
+                    prop_assert_eq!(&before, &truth.sub_enis);
+                    truth = redone;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vlans_of_a_nic_run_around_and_fill_up() {
+        let mut truth = Truth::new(usize::MAX);
+        for number in 0..4095u16 {
+            let [high, low] = number.to_be_bytes();
+            let made = truth.perform(&Operation::Create {
+                address: IpAddr::from([10, 0, high, low]),
+                ipv6: None,
+                subnet: String::new(),
+                pool: String::new(),
+                target: target(1),
+            });
+            assert_eq!(made.is_ok(), number < 4094, "{number}: {made:?}");
+        }
     }
 }
