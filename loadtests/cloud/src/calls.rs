@@ -126,6 +126,16 @@ impl Calls {
         self.state.lock().calls.iter().cloned().collect()
     }
 
+    /// How many requests are kept.
+    pub fn len(&self) -> usize {
+        self.state.lock().calls.len()
+    }
+
+    /// Whether no request came since the start or the last reset.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Counts, without those that the cloud itself keeps.
     pub(crate) fn counters(&self) -> Counters {
         self.state.lock().counters.clone()

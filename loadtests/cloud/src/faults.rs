@@ -81,6 +81,16 @@ impl Faults {
         }
     }
 
+    /// Refuses the next `times` allocate calls with a status, before anything is done.
+    pub fn fail_allocate(&self, times: u64, status: u16) {
+        self.add(CallKind::Allocate, times, Fault::Refuse(status));
+    }
+
+    /// Does the work of the next `times` allocate calls and closes the connection instead of an answer.
+    pub fn lose_allocate_reply(&self, times: u64) {
+        self.add(CallKind::Allocate, times, Fault::LoseReply);
+    }
+
     /// Fails `times` operations inside the cloud, after `skip` that succeed.
     pub fn fail_cloud(&self, skip: u64, times: u64) {
         let mut state = self.0.lock();

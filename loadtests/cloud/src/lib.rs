@@ -165,6 +165,11 @@ impl Cloud {
         self.shared.counters()
     }
 
+    /// Tokens taken since the start or the last reset.
+    pub fn tokens_spent(&self) -> u64 {
+        self.counters().tokens
+    }
+
     /// Every sub-ENI there is, in address order, as the cloud itself knows it.
     pub fn sub_enis(&self) -> Vec<SubEni> {
         self.shared.cloud.list().iter().cloned().collect()

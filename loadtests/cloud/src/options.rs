@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::call_time::CallTime;
 
-/// Everything that can be chosen. Times are given at real size and multiplied by [`CloudOptions::time_scale`].
+/// Everything that can be chosen. Times are given at real size and multiplied by [`CloudOptions::time_scale`],
+/// all but [`CloudOptions::worst_case`].
 #[derive(Clone, Debug)]
 pub struct CloudOptions {
     /// Where the provider listens; port 0 chooses one.
@@ -18,6 +19,8 @@ pub struct CloudOptions {
     pub queue_wait: Duration,
     /// Longest cloud work of one request (seed: 16 s).
     pub call_max: Duration,
+    /// The least budget that a request must bring (seed: about 48 s). Not scaled: callers send real budgets.
+    pub worst_case: Duration,
     /// How long the cloud works on a request; never longer than [`CloudOptions::call_max`].
     pub call_time: CallTime,
     /// Start of everything that looks random.
@@ -86,6 +89,7 @@ impl Default for CloudOptions {
             time_scale: 1.0,
             queue_wait: Duration::from_secs(30),
             call_max: Duration::from_secs(16),
+            worst_case: Duration::from_secs(48),
             call_time: CallTime::default(),
             seed: 1,
             rate: 12.0,
@@ -136,9 +140,9 @@ impl CloudOptions {
         time.mul_f64(self.time_scale)
     }
 
-    /// The least budget that a request must bring: longest queue wait and longest cloud work.
+    /// The least budget that a request must bring: [`CloudOptions::worst_case`] as it is.
     pub fn least_budget(&self) -> Duration {
-        self.scaled(self.queue_wait + self.call_max)
+        self.worst_case
     }
 
     /// Tokens per second as they really come.
@@ -196,7 +200,8 @@ mod tests {
     #[test]
     fn the_defaults_are_the_seeds_numbers() {
         let options = CloudOptions::default();
-        assert_eq!(options.least_budget(), Duration::from_secs(46));
+        assert_eq!(options.least_budget(), Duration::from_secs(48));
+        assert!(options.queue_wait + options.call_max <= options.least_budget());
         assert_eq!(options.sub_enis_per_nic, 256);
         assert!(options.check().is_ok());
     }
@@ -204,7 +209,8 @@ mod tests {
     #[test]
     fn one_factor_scales_every_time_and_the_rate() {
         let options = CloudOptions::quick();
-        assert_eq!(options.least_budget(), Duration::from_millis(460));
+        assert_eq!(options.scaled(options.queue_wait), Duration::from_millis(300));
+        assert_eq!(options.least_budget(), Duration::from_secs(48), "budgets are not scaled");
         assert!((options.scaled_rate() - 1200.0).abs() < 1e-6);
     }
 
