@@ -74,11 +74,10 @@ pub(crate) async fn exchange(shared: Arc<Shared>, provider: Arc<Provider>, asked
             None => std::future::pending().await,
         };
     }
-    let worked = match work(&provider, &asked).await {
-        Ok((answer, outcome)) => (answer, outcome),
+    let (answer, outcome) = match work(&provider, &asked).await {
+        Ok(worked) => worked,
         Err(refusal) => (refused(&refusal), outcome_of(&refusal)),
     };
-    let (answer, outcome) = worked;
     match fault {
         None => {
             let reply = Reply::Answer(answer);
@@ -228,12 +227,9 @@ fn spoiled(mut answer: Answered, fault: &Fault) -> Reply {
                 } else {
                     &mut item.ipv4_address
                 };
-                *wrong = if wrong.contains(':') {
-                    "2001:db8::dead"
-                } else {
-                    "203.0.113.113"
-                }
-                .to_owned();
+                let six = wrong.contains(':');
+                wrong.clear();
+                wrong.push_str(if six { "2001:db8::dead" } else { "203.0.113.113" });
             }
             Fault::Vlan(vlan) => item.vlan_id = Some(*vlan),
             Fault::MacText(mac) => item.mac_address.clone_from(mac),

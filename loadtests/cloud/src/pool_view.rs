@@ -143,6 +143,7 @@ pub(crate) mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers read better")]
     pub(crate) fn view(name: &str, marked: bool, spec: Value, status: Value) -> PoolView {
         let labels = if marked {
             json!({ annotation::IAAS_PROVIDER: "test" })

@@ -1,6 +1,6 @@
 //! The provider as its callers see it: over HTTP, and by what it writes into a cluster.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "cloud/contract.rs"]
 mod contract;

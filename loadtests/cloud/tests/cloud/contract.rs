@@ -6,6 +6,7 @@ use orbweaver_api::provider::{ALLOCATE_PATH, AllocateResponse};
 use orbweaver_cloud_sim::CloudOptions;
 use orbweaver_cloud_sim::call_time::CallTime;
 use orbweaver_cloud_sim::calls::Outcome;
+use orbweaver_cloud_sim::sub_eni::SubEni;
 use serde_json::{Value, json};
 
 use crate::scene::*;
@@ -144,7 +145,7 @@ async fn a_nic_carries_no_more_than_its_limit_and_no_vlan_twice() {
     let (status, text) = allocate(&cloud, &ask("n1", &[item("10.0.0.9", PARENT_1)])).await;
     assert_eq!(status, 409);
     assert!(text.contains(PARENT_1), "{text}");
-    let mut vlans: Vec<_> = cloud.sub_enis().iter().filter_map(|found| found.vlan()).collect();
+    let mut vlans: Vec<_> = cloud.sub_enis().iter().filter_map(SubEni::vlan).collect();
     vlans.sort_unstable();
     vlans.dedup();
     assert_eq!(vlans.len(), 5);
