@@ -210,7 +210,11 @@ mod tests {
     fn one_factor_scales_every_time_and_the_rate() {
         let options = CloudOptions::quick();
         assert_eq!(options.scaled(options.queue_wait), Duration::from_millis(300));
-        assert_eq!(options.least_budget(), Duration::from_secs(48), "budgets are not scaled");
+        assert_eq!(
+            options.least_budget(),
+            Duration::from_secs(48),
+            "budgets are not scaled"
+        );
         assert!((options.scaled_rate() - 1200.0).abs() < 1e-6);
     }
 
