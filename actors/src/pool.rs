@@ -52,7 +52,7 @@ impl std::fmt::Debug for PoolRecipe {
         f.debug_struct("PoolRecipe")
             .field("pool", &self.beginning.object.metadata.name)
             .field("life", &self.life)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

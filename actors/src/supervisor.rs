@@ -216,9 +216,9 @@ impl SupervisorHandle {
     }
 
     /// Serves a CNI CHECK.
-    pub async fn check(&self, request: CheckRequest) -> Result<(), IpamError> {
+    pub fn check(&self, request: &CheckRequest) -> Result<(), IpamError> {
         validate(&request.attachment)?;
-        check::run(&self.0, &request)
+        check::run(&self.0, request)
     }
 
     /// One request in a task of its own, in the pod's turn, bounded in number and, for its caller, in time.

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod kubelet;
 pub mod metrics;
 pub mod node;
+pub mod process;
 pub mod programs;
 pub mod simulation;
 pub mod wait;

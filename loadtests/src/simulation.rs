@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use orbweaver_api::pool::SpiderIPPool;
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use crate::auditor::Picture;
 use crate::kubelet::{Kubelet, Sandbox};
 use crate::node::{Agent, AgentOptions};
+use crate::process::Program;
 use crate::wait::until;
 
 /// Names the kubeconfig of a real cluster for the end-to-end tests.
@@ -58,17 +59,14 @@ impl Simulation {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::Builder::new().prefix("orbweaver-").tempdir()?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let cluster = match std::env::var_os(REAL_CLUSTER) {
-            Some(path) => {
-                let copied = std::fs::copy(&path, &kubeconfig);
-                copied.with_context(|| format!("{REAL_CLUSTER} names {}", PathBuf::from(path).display()))?;
-                None
-            }
-            None => {
-                let cluster = Cluster::start(ClusterOptions::default()).await?;
-                std::fs::write(&kubeconfig, cluster.kubeconfig())?;
-                Some(cluster)
-            }
+        let cluster = if let Some(path) = std::env::var_os(REAL_CLUSTER) {
+            let copied = std::fs::copy(&path, &kubeconfig);
+            copied.with_context(|| format!("{REAL_CLUSTER} names {}", PathBuf::from(path).display()))?;
+            None
+        } else {
+            let cluster = Cluster::start(ClusterOptions::default()).await?;
+            std::fs::write(&kubeconfig, cluster.kubeconfig())?;
+            Some(cluster)
         };
         let client = connect(&kubeconfig).await?;
         define(&client).await?;
@@ -141,6 +139,26 @@ impl Simulation {
         } else {
             format!("iaasNetworkProvider:\n  serverUrl: {}\n", self.cloud.url())
         }
+    }
+
+    /// Starts a controller, which leads once it has the lease of this simulation's namespace.
+    pub async fn start_controller(&self) -> Result<Program> {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let flags = [
+            ("--kubeconfig", kubeconfig.as_str()),
+            ("--namespace", &self.namespace),
+            ("--identity", "demo"),
+        ];
+        let arguments = flags
+            .iter()
+            .flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()])
+            .collect();
+        Program::start(
+            "orbweaver-controller",
+            arguments,
+            self.folder.path().join("controller.log"),
+        )
+        .await
     }
 
     /// A kubelet for an agent's node.
@@ -276,11 +294,14 @@ impl Simulation {
     pub async fn finish(self) -> Result<()> {
         let force = DeleteParams::default().grace_period(0);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        for pod in pods.list(&Default::default()).await?.items {
+        for pod in pods.list(&ListParams::default()).await?.items {
             self.finish_pod(&pod.name_any()).await?;
         }
         for name in &self.pools {
             let api = Api::<SpiderIPPool>::all(self.client.clone());
+            if api.get_opt(name).await?.is_none() {
+                continue;
+            }
             api.delete(name, &force).await?;
             if api.get_opt(name).await?.is_some() {
                 let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));

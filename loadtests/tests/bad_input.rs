@@ -88,7 +88,7 @@ async fn wrong_input_gets_a_clear_error_and_the_agent_lives_on() {
     assert_eq!(dead.code(), Some(11));
 
     noise(agent.socket()).await;
-    assert!(agent.pid().is_some());
+    assert!(agent.program().pid().is_some());
     agent.ready().await.unwrap();
     let answer = kubelet.add(&known, "eth0").await.unwrap();
     assert!(answer.success, "{}", answer.text());

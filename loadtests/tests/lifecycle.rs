@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use kube::Api;
 use orbweaver_api::endpoint::SpiderEndpoint;
 use orbweaver_cloud_sim::CloudOptions;
@@ -152,7 +154,12 @@ async fn a_del_of_an_old_sandbox_leaves_a_living_pod_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_fails_or_is_late_leaves_no_claim_and_the_retry_succeeds() {
-    let mut simulation = Simulation::start(quick()).await.unwrap();
+    let mut simulation = Simulation::start(CloudOptions {
+        worst_case: Duration::from_millis(500),
+        ..quick()
+    })
+    .await
+    .unwrap();
     let pool = simulation.apply_pool(GLOBAL).await.unwrap();
     simulation
         .await_ledger(&pool, "it is initialised", |text| !text.is_empty())
@@ -171,12 +178,18 @@ async fn a_provider_that_fails_or_is_late_leaves_no_claim_and_the_retry_succeeds
         (Fault::LoseReply, "allocate API call failed"),
     ];
     for (fault, text) in faults {
-        simulation.cloud.faults().add(CallKind::Allocate, 1, fault.clone());
+        simulation
+            .cloud
+            .faults()
+            .add(CallKind::Allocate, 1, fault.clone());
         let failed = kubelet
             .add(&Sandbox::of(&sandbox.namespace, "p", &sandbox.uid), "eth0")
             .await
             .unwrap();
-        assert!(!failed.success && failed.text().contains(text), "{fault:?}: {failed:?}");
+        assert!(
+            !failed.success && failed.text().contains(text),
+            "{fault:?}: {failed:?}"
+        );
         let picture = simulation.picture().await.unwrap();
         assert!(
             picture.claims().unwrap().is_empty() && picture.endpoints.is_empty(),

@@ -138,7 +138,7 @@ impl Book {
         match (self.facts.mode, self.ledger.clone()) {
             (PoolMode::Plain, _) => {}
             (PoolMode::NodeLevel | PoolMode::Global, Err(_)) => {
-                self.fresh = AddressSet::new(self.facts.family)
+                self.fresh = AddressSet::new(self.facts.family);
             }
             (mode, Ok(ledger)) => {
                 let usable = std::mem::replace(&mut self.fresh, AddressSet::new(self.facts.family));

@@ -206,7 +206,7 @@ impl Handler<EnterPod> for Supervisor {
 
     fn handle(&mut self, message: EnterPod, ctx: &mut Self::Context) {
         self.turns
-            .enter(message.pod, Some(message.reply), Self::grant(&ctx.address()));
+            .enter(&message.pod, Some(message.reply), Self::grant(&ctx.address()));
     }
 }
 

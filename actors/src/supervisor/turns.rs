@@ -21,11 +21,11 @@ impl<T> Default for Turns<T> {
 impl<T> Turns<T> {
     /// Joins the line of a pod; `grant` is called with whoever has the turn now if that is the newcomer.
     /// `grant` answers false when the one it is given has gone away: then the next one is asked.
-    pub fn enter(&mut self, pod: Arc<str>, who: T, grant: impl FnMut(&Arc<str>, &mut T) -> bool) {
+    pub fn enter(&mut self, pod: &Arc<str>, who: T, grant: impl FnMut(&Arc<str>, &mut T) -> bool) {
         let line = self.lines.entry(pod.clone()).or_default();
         line.push_back(who);
         if line.len() == 1 {
-            self.offer(&pod, grant);
+            self.offer(pod, grant);
         }
     }
 
@@ -71,7 +71,7 @@ mod tests {
         let mut turns = Turns::default();
         let mut granted = Vec::new();
         for (pod, who) in [(&a, 1), (&a, 2), (&b, 3)] {
-            turns.enter(pod.clone(), who, |_, who| {
+            turns.enter(pod, who, |_, who| {
                 granted.push(*who);
                 true
             });
@@ -89,7 +89,7 @@ mod tests {
         let a: Arc<str> = "a".into();
         let mut turns = Turns::default();
         for who in [1, 2, 3] {
-            turns.enter(a.clone(), who, |_, _| true);
+            turns.enter(&a, who, |_, _| true);
         }
         let mut granted = Vec::new();
         turns.leave(&a, |_, who| {

@@ -67,7 +67,7 @@ impl IpamService for Agent {
     }
 
     async fn check(&self, request: CheckRequest) -> Result<(), IpamError> {
-        self.supervisor.check(request).await
+        self.supervisor.check(&request)
     }
 
     async fn ready(&self) -> Result<(), String> {
