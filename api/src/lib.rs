@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`address_set`] | sets of addresses as sorted disjoint intervals, and the range syntax of pools |
 //! | [`annotation`] | the annotations that address management reads, and their parsers |
+//! | [`config`] | `conf.yml`: its keys, defaults and rules (feature `resources`) |
 //! | [`claims`] | `status.allocatedIPs`: who holds which address |
 //! | [`duration`] | durations with Go's grammar and Go's printing |
 //! | [`ledger`] | `status.ipMetaData.metadata`: the provider's sub-ENIs |
@@ -22,6 +23,8 @@ pub mod multus;
 pub mod openapi;
 pub mod provider;
 
+#[cfg(feature = "resources")]
+pub mod config;
 #[cfg(feature = "resources")]
 pub mod coordinator;
 #[cfg(feature = "resources")]
