@@ -1,4 +1,4 @@
-//! What the agent is told: flags and variables ([`Args`]), `conf.yml` ([`file`]), and the two together.
+//! What the agent is told: flags and variables ([`Args`]), `conf.yml` ([`mod@file`]), and the two together.
 
 pub mod file;
 

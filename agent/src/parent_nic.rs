@@ -95,7 +95,7 @@ impl Retries {
             .retain(|pool, _| wanted.iter().any(|wanted| wanted.pool == *pool));
     }
 
-    /// When to look again: at the first pool that is due, at the latest after [`PERIOD`].
+    /// When to look again: at the first pool that is due, at the latest after a minute from now.
     pub fn next(&self, now: Instant) -> Instant {
         let first = self.waiting.values().map(|(at, _)| *at).min();
         first.map_or(now + PERIOD, |at| at.min(now + PERIOD))

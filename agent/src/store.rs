@@ -36,7 +36,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Runs one request by `deadline` and by [`REQUEST_BUDGET`], whichever comes first. While it waits for
+    /// Runs one request by `deadline` and by the budget of one request (10 s), whichever comes first. While it waits for
     /// a slot nothing is sent, so that running out of time there is [`StoreError::Unavailable`]; later it
     /// is [`StoreError::Unknown`].
     pub async fn run<T>(

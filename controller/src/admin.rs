@@ -79,7 +79,7 @@ pub struct AdminServer {
     /// Where it listens; the port is the real one when 0 was asked for.
     pub address: SocketAddr,
     /// Aborts its tasks when dropped.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl AdminServer {
@@ -102,10 +102,15 @@ impl AdminServer {
                 error!(%error, "the admin port closed");
             }
         });
-        Ok(Self {
-            address,
-            _tasks: tasks,
-        })
+        Ok(Self { address, tasks })
+    }
+
+    /// Waits until one of its tasks ends, which none does by itself; the process should end then, because nobody
+    /// could tell any more how it is.
+    pub async fn ended(&mut self) {
+        if let Some(Err(error)) = self.tasks.join_next().await {
+            error!(%error, "the admin port failed");
+        }
     }
 }
 
@@ -115,5 +120,22 @@ async fn fold(metrics: PrometheusHandle) {
     loop {
         ticks.tick().await;
         metrics.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_is_noticed_and_others_are_not() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = AdminServer::start(listen, Health::default(), None).await.unwrap();
+        let at_once = tokio::time::timeout(Duration::ZERO, server.ended()).await;
+        assert!(at_once.is_err(), "it serves");
+        server.tasks.abort_all();
+        tokio::time::timeout(Duration::from_secs(20), server.ended())
+            .await
+            .unwrap();
     }
 }

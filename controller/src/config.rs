@@ -1,4 +1,4 @@
-//! What the controller is told: flags and variables ([`Args`]) and `conf.yml` ([`file`]).
+//! What the controller is told: flags and variables ([`Args`]) and `conf.yml` ([`mod@file`]).
 
 pub mod file;
 
@@ -16,6 +16,8 @@ use crate::telemetry::LogFormat;
 
 /// Name of the lease (reference §5.1).
 pub const LEASE_NAME: &str = "spiderpool-controller-leases";
+/// The variable that names this replica when nothing else does.
+pub const HOST_NAME: &str = "HOSTNAME";
 
 /// The cluster controller of Orbweaver: leads by a lease, keeps pools' counters and finalizers.
 #[derive(Clone, Debug, Parser)]
@@ -27,7 +29,7 @@ pub struct Args {
     /// Namespace of the lease; also SPIDERPOOL_POD_NAMESPACE
     #[arg(long, env = "ORBWEAVER_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Name of this replica in the lease, usually the pod's name; also SPIDERPOOL_POD_NAME
+    /// Name of this replica in the lease; also SPIDERPOOL_POD_NAME; without it the host's name
     #[arg(long, env = "ORBWEAVER_IDENTITY")]
     pub identity: Option<String>,
     /// Address of /livez, /readyz and /metrics
@@ -132,12 +134,13 @@ impl Config {
                 variable: "ORBWEAVER_NAMESPACE",
             },
         )?;
-        let identity = or_variable(args.identity.as_ref(), "SPIDERPOOL_POD_NAME", lookup).ok_or(
-            ConfigError::Missing {
+        // Two replicas of one name never lead at once all the same: a lease is known by its term.
+        let identity = or_variable(args.identity.as_ref(), "SPIDERPOOL_POD_NAME", lookup)
+            .or_else(|| or_variable(None, HOST_NAME, lookup))
+            .ok_or(ConfigError::Missing {
                 flag: "--identity",
                 variable: "ORBWEAVER_IDENTITY",
-            },
-        )?;
+            })?;
         let cluster = args
             .kubeconfig
             .clone()
@@ -145,9 +148,9 @@ impl Config {
         let mut config = Self::new(cluster, namespace, identity);
         config.admin_listen = Some(args.admin_listen);
         config.timing = Timing {
-            lease: Duration::from_secs(args.lease_duration),
-            renew_deadline: Duration::from_secs(args.renew_deadline),
-            retry: Duration::from_secs(args.retry_period),
+            lease: positive("--lease-duration", args.lease_duration)?,
+            renew_deadline: positive("--renew-deadline", args.renew_deadline)?,
+            retry: positive("--retry-period", args.retry_period)?,
         };
         config.timing.check()?;
         config.settle_delay = positive("--settle-delay", args.settle_delay)?;
@@ -166,9 +169,9 @@ fn or_variable(
     variable: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Option<String> {
-    flag.cloned()
-        .or_else(|| lookup(variable))
-        .filter(|value| !value.is_empty())
+    let set = |value: &String| !value.is_empty();
+    // A chart that renders an empty value means none.
+    flag.cloned().filter(set).or_else(|| lookup(variable).filter(set))
 }
 
 fn positive(name: &'static str, seconds: u64) -> Result<Duration, ConfigError> {
@@ -211,6 +214,25 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_without_a_name_takes_the_hosts() {
+        let named = |flags: &[&str], variables: &'static [(&str, &str)]| {
+            let args = Args::parse_from([&["c", "--namespace", "n"], flags].concat());
+            let lookup = move |name: &str| {
+                let found = variables.iter().find(|(variable, _)| *variable == name)?;
+                Some(found.1.to_owned())
+            };
+            Config::resolve(&args, &lookup).unwrap().identity
+        };
+        let both = &[("SPIDERPOOL_POD_NAME", "pod"), (HOST_NAME, "host")];
+        assert_eq!(named(&["--identity", "flag"], both), "flag");
+        assert_eq!(named(&["--identity", ""], both), "pod");
+        assert_eq!(
+            named(&[], &[("SPIDERPOOL_POD_NAME", ""), (HOST_NAME, "host")]),
+            "host"
+        );
+    }
+
+    #[test]
     fn what_is_missing_or_wrong_is_named() {
         let text = |flags: &[&str]| crate::chain(&resolve(flags).unwrap_err());
         assert!(text(&[]).contains("ORBWEAVER_IDENTITY"));
@@ -219,6 +241,18 @@ mod tests {
             timing.contains("--lease-duration") && timing.contains("10s"),
             "{timing}"
         );
-        assert!(text(&["--identity", "c", "--settle-delay", "0"]).contains("--settle-delay"));
+        for flag in [
+            "--settle-delay",
+            "--lease-duration",
+            "--renew-deadline",
+            "--retry-period",
+        ] {
+            for value in ["0", "18446744073709551615"] {
+                assert!(
+                    text(&["--identity", "c", flag, value]).contains(flag),
+                    "{flag} {value}"
+                );
+            }
+        }
     }
 }

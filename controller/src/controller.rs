@@ -1,6 +1,7 @@
 //! A whole controller, put together.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,9 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// Nobody could tell any more how this replica is.
+    #[error("the admin port ended by itself")]
+    AdminEnded,
     /// The leader's work ended.
     #[error(transparent)]
     Campaign(#[from] CampaignError),
@@ -42,7 +46,7 @@ pub enum RunError {
 pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     config.timing.check()?;
     let health = Health::default();
-    let _admin = match config.admin_listen {
+    let mut admin = match config.admin_listen {
         Some(address) => Some(
             AdminServer::start(address, health.clone(), config.metrics.clone())
                 .await
@@ -59,11 +63,26 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
         "waits to lead"
     );
     health.set_ready(true);
-    let result = Campaign::new(lease, election)
-        .run(&shutdown, |token| lead(client.clone(), config.clone(), token))
-        .await;
+    let stop = shutdown.child_token();
+    let campaign =
+        Campaign::new(lease, election).run(&stop, |token| lead(client.clone(), config.clone(), token));
+    let mut campaign = pin!(campaign);
+    let result = tokio::select! {
+        result = &mut campaign => result.map_err(RunError::from),
+        () = admin_ended(admin.as_mut()) => {
+            stop.cancel();
+            campaign.await.map_err(RunError::from).and(Err(RunError::AdminEnded))
+        }
+    };
     health.set_ready(false);
-    Ok(result?)
+    result
+}
+
+async fn admin_ended(admin: Option<&mut AdminServer>) {
+    match admin {
+        Some(admin) => admin.ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// All that only a leader does.

@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::config::{Args, Config, file, log_level};
+use crate::config::{Args, Config, HOST_NAME, file, log_level};
 use crate::{chain, controller, metrics, telemetry};
 
 /// What tasks that ignore the end get.
@@ -18,8 +18,8 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lookup = |name: &str| std::env::var(name).ok();
     telemetry::install(args.log_format, &log_level(args, &lookup))?;
     info!(version = env!("CARGO_PKG_VERSION"), "orbweaver-controller starts");
-    args.config.as_deref().map(file::check).transpose()?;
-    let mut config = Config::resolve(args, &lookup)?;
+    args.config.as_deref().map(file::load).transpose()?;
+    let mut config = Config::resolve(args, &|name: &str| lookup(name).or_else(|| host_name(name)))?;
     config.metrics = metrics::install();
     // Fails only if the process has one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -32,6 +32,14 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
         Err(error) => error!(error = chain(error.as_ref()), "orbweaver-controller ends"),
     }
     result
+}
+
+/// `HOSTNAME` is in a pod's environment, but on a node it is often only the shell's.
+fn host_name(variable: &str) -> Option<String> {
+    let name = (variable == HOST_NAME)
+        .then(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .flatten()?;
+    Some(name.trim().to_owned())
 }
 
 async fn serve(config: Config) -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use orbweaver_cloud_sim::CloudOptions;
-use orbweaver_loadtests::kubelet::{Kubelet, Sandbox};
+use orbweaver_loadtests::kubelet::{Answer, Kubelet, Sandbox};
 use orbweaver_loadtests::node::Agent;
 use orbweaver_loadtests::simulation::Simulation;
 use tokio::sync::Mutex;
@@ -117,10 +117,10 @@ async fn four_hundred_adds_from_eight_agents_on_one_pool_fail_nowhere() {
     let failed: Vec<String> = answers
         .iter()
         .filter(|answer| !answer.success)
-        .map(|answer| answer.text())
+        .map(Answer::text)
         .collect();
     assert_eq!(failed, Vec::<String>::new());
-    let addresses: BTreeSet<String> = answers.iter().filter_map(|answer| answer.address()).collect();
+    let addresses: BTreeSet<String> = answers.iter().filter_map(Answer::address).collect();
     assert_eq!(addresses.len(), PODS, "no address twice");
     let per_add = (crowd.requests().await - before) / 400.0;
     println!("API requests per ADD: {per_add:.2}");

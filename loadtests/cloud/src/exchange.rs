@@ -45,27 +45,8 @@ pub(crate) struct Answered {
 /// Carries out a call and records it before the caller can know of it.
 pub(crate) async fn exchange(shared: Arc<Shared>, provider: Arc<Provider>, asked: Asked) -> Reply {
     let arrived = Instant::now();
+    let record = |outcome, reply: &Reply| shared.calls.record(asked.seen(&shared, arrived, outcome, reply));
     let fault = shared.faults.hit(asked.kind);
-    let record = |outcome, reply: &Reply| {
-        let (status, error) = match reply {
-            Reply::Answer(answer) if answer.status >= 300 => {
-                (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
-            }
-            Reply::Answer(answer) => (answer.status, String::new()),
-            Reply::Close => (0, String::new()),
-        };
-        shared.calls.record(Call {
-            at: arrived - shared.started,
-            took: arrived.elapsed(),
-            path: asked.path.clone(),
-            budget: asked.budget.clone(),
-            body: serde_json::from_slice(&asked.body)
-                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&asked.body).into_owned())),
-            outcome,
-            status,
-            error,
-        });
-    };
     if let Some(fault) = fault.as_ref().filter(|fault| fault.prevents()) {
         let reply = prevented(fault);
         record(Outcome::Faulted, reply.as_ref().unwrap_or(&Reply::Close));
@@ -78,26 +59,39 @@ pub(crate) async fn exchange(shared: Arc<Shared>, provider: Arc<Provider>, asked
         Ok(worked) => worked,
         Err(refusal) => (refused(&refusal), outcome_of(&refusal)),
     };
+    let (reply, outcome) = match &fault {
+        None | Some(Fault::Delay(_)) => (Reply::Answer(answer), outcome),
+        Some(Fault::HangAfter) => (Reply::Close, Outcome::Spoiled),
+        Some(fault) => (spoiled(answer, fault), Outcome::Spoiled),
+    };
+    record(outcome, &reply);
     match fault {
-        None => {
-            let reply = Reply::Answer(answer);
-            record(outcome, &reply);
-            reply
-        }
-        Some(Fault::Delay(time)) => {
-            let reply = Reply::Answer(answer);
-            record(outcome, &reply);
-            tokio::time::sleep(time).await;
-            reply
-        }
-        Some(Fault::HangAfter) => {
-            record(Outcome::Spoiled, &Reply::Close);
-            std::future::pending().await
-        }
-        Some(fault) => {
-            let reply = spoiled(answer, &fault);
-            record(Outcome::Spoiled, &reply);
-            reply
+        Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
+        Some(Fault::HangAfter) => std::future::pending().await,
+        _ => {}
+    }
+    reply
+}
+
+impl Asked {
+    fn seen(&self, shared: &Shared, arrived: Instant, outcome: Outcome, reply: &Reply) -> Call {
+        let (status, error) = match reply {
+            Reply::Answer(answer) if answer.status >= 300 => {
+                (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+            }
+            Reply::Answer(answer) => (answer.status, String::new()),
+            Reply::Close => (0, String::new()),
+        };
+        let text = || Value::String(String::from_utf8_lossy(&self.body).into_owned());
+        Call {
+            at: arrived.saturating_duration_since(shared.started),
+            took: arrived.elapsed(),
+            path: self.path.clone(),
+            budget: self.budget.clone(),
+            body: serde_json::from_slice(&self.body).unwrap_or_else(|_| text()),
+            outcome,
+            status,
+            error,
         }
     }
 }

@@ -1,15 +1,14 @@
 //! What the cloud itself knows and enforces, whatever any provider believes. No clock and no waiting.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod nic;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use orbweaver_api::mac::Mac;
 
-use crate::call_time::mixed;
 use crate::sub_eni::{Inventory, Place, SubEni};
-
-/// The cloud's VLAN ids go from 1 to this.
-const LAST_VLAN: u16 = 4094;
+use crate::truth::nic::{LAST_VLAN, Nic};
 
 /// One thing the cloud can be told to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,12 +109,6 @@ pub struct Truth {
     pub work: Work,
 }
 
-#[derive(Clone, Debug)]
-struct Nic {
-    vlans: BTreeSet<u16>,
-    next: u16,
-}
-
 impl Truth {
     /// An empty cloud whose parent NICs carry at most `limit` sub-ENIs.
     pub fn new(limit: usize) -> Self {
@@ -143,73 +136,85 @@ impl Truth {
                 pool,
                 target,
             } => {
-                self.free(*address)?;
-                if let Some(ipv6) = ipv6 {
-                    self.free(IpAddr::V6(*ipv6))?;
-                }
-                let place = Some(self.plug(target)?);
-                let mac = self.next_mac();
-                self.sub_enis.put(SubEni {
+                let sub_eni = SubEni {
                     address: *address,
                     ipv6: *ipv6,
-                    mac,
+                    mac: self.next_mac(),
                     subnet: subnet.clone(),
                     pool: pool.clone(),
-                    place,
-                });
-                self.work.created += 1;
-                Ok(Some(Operation::Delete(*address)))
-            }
-            Operation::Attach { address, target } => {
-                let mut sub_eni = self.known(*address, |sub_eni| sub_eni.place.is_none())?;
-                sub_eni.place = Some(self.plug(target)?);
-                self.sub_enis.put(sub_eni);
-                self.work.attached += 1;
-                Ok(Some(Operation::Detach(*address)))
-            }
-            Operation::Detach(address) => {
-                let mut sub_eni = self.known(*address, |sub_eni| sub_eni.place.is_some())?;
-                let place = sub_eni.place.take().ok_or(CloudError::Outdated(*address))?;
-                self.unplug(&place);
-                self.sub_enis.put(sub_eni);
-                self.work.detached += 1;
-                let target = Target {
-                    node: place.node,
-                    parent: place.parent_nic_mac,
-                    vlan: Some(place.vlan),
+                    place: None,
                 };
-                Ok(Some(Operation::Attach {
-                    address: *address,
-                    target,
-                }))
+                self.create(sub_eni, target).map(Some)
             }
-            Operation::Pair(address, ipv6) => {
-                let mut sub_eni = self.known(*address, |_| true)?;
-                if let Some(ipv6) = ipv6 {
-                    self.free(IpAddr::V6(*ipv6))?;
-                }
-                let before = std::mem::replace(&mut sub_eni.ipv6, *ipv6);
-                self.sub_enis.put(sub_eni);
-                Ok(Some(Operation::Pair(*address, before)))
-            }
-            Operation::Tag(address, pool) => {
-                let mut sub_eni = self.known(*address, |_| true)?;
-                let before = std::mem::replace(&mut sub_eni.pool, pool.clone());
-                self.sub_enis.put(sub_eni);
-                Ok(Some(Operation::Tag(*address, before)))
-            }
-            Operation::Delete(address) => {
-                let removed = self
-                    .sub_enis
-                    .remove(*address)
-                    .ok_or(CloudError::Outdated(*address))?;
-                if let Some(place) = removed.place {
-                    self.unplug(&place);
-                }
-                self.work.deleted += 1;
-                Ok(None)
-            }
+            Operation::Attach { address, target } => self.attach(*address, target).map(Some),
+            Operation::Detach(address) => self.detach(*address).map(Some),
+            Operation::Pair(address, ipv6) => self.pair(*address, *ipv6).map(Some),
+            Operation::Tag(address, pool) => self.tag(*address, pool.clone()).map(Some),
+            Operation::Delete(address) => self.delete(*address).map(|()| None),
         }
+    }
+
+    fn create(&mut self, mut sub_eni: SubEni, target: &Target) -> Result<Operation, CloudError> {
+        let address = sub_eni.address;
+        self.free(address)?;
+        if let Some(ipv6) = sub_eni.ipv6 {
+            self.free(IpAddr::V6(ipv6))?;
+        }
+        sub_eni.place = Some(self.plug(target)?);
+        self.sub_enis.put(sub_eni);
+        self.work.created += 1;
+        Ok(Operation::Delete(address))
+    }
+
+    fn attach(&mut self, address: IpAddr, target: &Target) -> Result<Operation, CloudError> {
+        let mut sub_eni = self.known(address, |sub_eni| sub_eni.place.is_none())?;
+        sub_eni.place = Some(self.plug(target)?);
+        self.sub_enis.put(sub_eni);
+        self.work.attached += 1;
+        Ok(Operation::Detach(address))
+    }
+
+    fn detach(&mut self, address: IpAddr) -> Result<Operation, CloudError> {
+        let mut sub_eni = self.known(address, |_| true)?;
+        let place = sub_eni.place.take().ok_or(CloudError::Outdated(address))?;
+        self.unplug(&place);
+        self.sub_enis.put(sub_eni);
+        self.work.detached += 1;
+        let target = Target {
+            node: place.node,
+            parent: place.parent_nic_mac,
+            vlan: Some(place.vlan),
+        };
+        Ok(Operation::Attach { address, target })
+    }
+
+    fn pair(&mut self, address: IpAddr, ipv6: Option<Ipv6Addr>) -> Result<Operation, CloudError> {
+        let mut sub_eni = self.known(address, |_| true)?;
+        if let Some(ipv6) = ipv6 {
+            self.free(IpAddr::V6(ipv6))?;
+        }
+        let before = std::mem::replace(&mut sub_eni.ipv6, ipv6);
+        self.sub_enis.put(sub_eni);
+        Ok(Operation::Pair(address, before))
+    }
+
+    fn tag(&mut self, address: IpAddr, pool: String) -> Result<Operation, CloudError> {
+        let mut sub_eni = self.known(address, |_| true)?;
+        let before = std::mem::replace(&mut sub_eni.pool, pool);
+        self.sub_enis.put(sub_eni);
+        Ok(Operation::Tag(address, before))
+    }
+
+    fn delete(&mut self, address: IpAddr) -> Result<(), CloudError> {
+        let removed = self
+            .sub_enis
+            .remove(address)
+            .ok_or(CloudError::Outdated(address))?;
+        if let Some(place) = removed.place {
+            self.unplug(&place);
+        }
+        self.work.deleted += 1;
+        Ok(())
     }
 
     fn known(&self, address: IpAddr, fits: impl Fn(&SubEni) -> bool) -> Result<SubEni, CloudError> {
@@ -233,7 +238,7 @@ impl Truth {
             .nics
             .entry(target.parent)
             .or_insert_with(|| Nic::new(target.parent));
-        if nic.vlans.len() >= self.limit {
+        if nic.used() >= self.limit {
             return Err(CloudError::NicFull {
                 parent: target.parent,
                 node: target.node.clone(),
@@ -249,7 +254,7 @@ impl Truth {
 
     fn unplug(&mut self, place: &Place) {
         if let Some(nic) = self.nics.get_mut(&place.parent_nic_mac) {
-            nic.vlans.remove(&place.vlan);
+            nic.give_back(place.vlan);
         }
     }
 
@@ -260,41 +265,10 @@ impl Truth {
     }
 }
 
-impl Nic {
-    /// Counting starts somewhere else on every NIC, so that a moved sub-ENI is seen to get another VLAN.
-    fn new(mac: Mac) -> Self {
-        let sum = mac
-            .to_string()
-            .bytes()
-            .fold(0, |sum, byte| mixed(sum ^ u64::from(byte)));
-        let next = u16::try_from(sum % u64::from(LAST_VLAN)).map_or(1, |start| start + 1);
-        Self {
-            vlans: BTreeSet::new(),
-            next,
-        }
-    }
-
-    /// The wanted VLAN when it is free, else the next free one; the caller has checked that there is one.
-    fn take(&mut self, wanted: Option<u16>) -> u16 {
-        if let Some(vlan) = wanted.filter(|vlan| !self.vlans.contains(vlan)) {
-            self.vlans.insert(vlan);
-            return vlan;
-        }
-        while !self.vlans.insert(self.next) {
-            self.step();
-        }
-        let vlan = self.next;
-        self.step();
-        vlan
-    }
-
-    fn step(&mut self) {
-        self.next = if self.next >= LAST_VLAN { 1 } else { self.next + 1 };
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
