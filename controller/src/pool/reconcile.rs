@@ -1,6 +1,6 @@
 //! The watch of pools, and the writes that put them right.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,13 +41,13 @@ pub async fn run(client: Client, pace: Pace) {
     let events = watcher::watcher(pools, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events);
     let mut agenda = Agenda::new(pace);
-    let mut listed = BTreeSet::new();
+    let mut seen = Seen::default();
     let mut writes = FuturesUnordered::new();
     loop {
         let due = agenda.next_due().filter(|_| writes.len() < WRITES);
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(event)) => follow(event, &mut agenda, &mut listed),
+                Some(Ok(event)) => follow(event, &mut agenda, &mut seen),
                 Some(Err(error)) => report_watch(&error),
                 None => return,
             },
@@ -72,35 +72,62 @@ async fn wait_until(due: Option<Instant>) {
     }
 }
 
-fn follow(event: Guarded, agenda: &mut Agenda, listed: &mut BTreeSet<String>) {
+/// What the watch has told, beside the pools themselves.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Names of a list that is not complete yet.
+    listed: BTreeSet<String>,
+    /// Pools that cannot be read, with the reason as last told.
+    unreadable: BTreeMap<String, String>,
+}
+
+impl Seen {
+    /// True when this reason is new for this pool: a list repeats what a watch has told.
+    fn is_news(&mut self, name: &str, reason: &str) -> bool {
+        let before = self.unreadable.insert(name.to_owned(), reason.to_owned());
+        before.as_deref() != Some(reason)
+    }
+}
+
+fn follow(event: Guarded, agenda: &mut Agenda, seen: &mut Seen) {
     match event {
-        Event::Init => listed.clear(),
+        Event::Init => seen.listed.clear(),
         Event::InitApply(guard) => {
-            listed.insert(guard.name_any());
-            apply(guard, agenda);
+            seen.listed.insert(guard.name_any());
+            apply(guard, agenda, seen);
         }
         Event::InitDone => {
+            let listed = std::mem::take(&mut seen.listed);
             agenda.retain(|name| listed.contains(name));
-            listed.clear();
+            seen.unreadable.retain(|name, _| listed.contains(name));
             info!(pools = agenda.len(), "list of pools complete");
         }
-        Event::Apply(guard) => apply(guard, agenda),
-        Event::Delete(guard) => agenda.remove(&guard.name_any()),
+        Event::Apply(guard) => apply(guard, agenda, seen),
+        Event::Delete(guard) => {
+            let name = guard.name_any();
+            agenda.remove(&name);
+            seen.unreadable.remove(&name);
+        }
     }
     metrics::pools(agenda.len());
 }
 
-fn apply(guard: DeserializeGuard<SpiderIPPool>, agenda: &mut Agenda) {
+fn apply(guard: DeserializeGuard<SpiderIPPool>, agenda: &mut Agenda, seen: &mut Seen) {
     let name = guard.name_any();
     match guard.0 {
-        Ok(pool) => agenda.apply(&name, Arc::new(pool), Instant::now()),
+        Ok(pool) => {
+            seen.unreadable.remove(&name);
+            agenda.apply(&name, Arc::new(pool), Instant::now());
+        }
         Err(invalid) => {
-            metrics::pool_invalid("unreadable");
-            warn!(
-                pool = name,
-                error = invalid.error,
-                "the pool cannot be read; correct it, until then its counters and finalizer stay as they are"
-            );
+            if seen.is_news(&name, &invalid.error) {
+                metrics::pool_invalid("unreadable");
+                warn!(
+                    pool = name,
+                    error = invalid.error,
+                    "the pool cannot be read; correct it, until then its counters and finalizer stay as they are"
+                );
+            }
             agenda.remove(&name);
         }
     }

@@ -43,3 +43,42 @@ fn a_total_gets_through_to_a_pool_that_never_rests() {
     );
     assert_eq!(counters_patch(&turn(CONFLICTS + 1), &both[1..]), None);
 }
+
+fn guarded(name: &str, ips: &Value) -> DeserializeGuard<SpiderIPPool> {
+    let pool = json!({
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": { "name": name, "uid": name },
+        "spec": { "subnet": "10.0.0.0/24", "ips": ips },
+    });
+    serde_json::from_value(pool).unwrap()
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_is_set_aside_and_harms_no_other() {
+    let (mut agenda, mut seen) = (Agenda::new(Pace::default()), Seen::default());
+    let (good, bad) = (json!(["10.0.0.1"]), json!(7));
+    follow(Event::Apply(guarded("good", &good)), &mut agenda, &mut seen);
+    follow(Event::Apply(guarded("turned", &good)), &mut agenda, &mut seen);
+    follow(Event::Apply(guarded("turned", &bad)), &mut agenda, &mut seen);
+    assert_eq!(agenda.len(), 1, "nothing is planned on what it was");
+    follow(Event::Apply(guarded("turned", &good)), &mut agenda, &mut seen);
+    assert_eq!(agenda.len(), 2, "corrected, it is back");
+    assert!(seen.unreadable.is_empty());
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_is_told_once_for_each_reason() {
+    let mut seen = Seen::default();
+    assert!(seen.is_news("p", "ips is a number"));
+    assert!(!seen.is_news("p", "ips is a number"));
+    assert!(seen.is_news("p", "subnet is a list"));
+    assert!(seen.is_news("q", "subnet is a list"));
+
+    let mut agenda = Agenda::new(Pace::default());
+    follow(Event::Init, &mut agenda, &mut seen);
+    follow(Event::InitApply(guarded("p", &json!(7))), &mut agenda, &mut seen);
+    follow(Event::InitDone, &mut agenda, &mut seen);
+    let kept: Vec<_> = seen.unreadable.keys().collect();
+    assert_eq!(kept, ["p"], "a pool that is gone is forgotten");
+}
