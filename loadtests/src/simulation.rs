@@ -175,15 +175,9 @@ impl Simulation {
             *node = self.name(node);
         }
         mirror_mark(&mut pool);
-        let body = json!({
-            "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderIPPool",
-            "metadata": { "name": name, "labels": pool.metadata.labels, "annotations": pool.metadata.annotations,
-                "finalizers": pool.metadata.finalizers },
-            "spec": pool.spec,
-        });
         let params = PatchParams::apply("orbweaver-load").force();
         Api::<SpiderIPPool>::all(self.client.clone())
-            .patch(&name, &params, &Patch::Apply(body))
+            .patch(&name, &params, &Patch::Apply(&pool))
             .await?;
         if !self.pools.contains(&name) {
             self.pools.push(name.clone());
