@@ -25,13 +25,16 @@ use crate::request::{AddRequest, Allocated};
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) claimed: Claimed,
+    /// The pod's endpoint names it already: a failed ADD leaves it alone.
+    recorded: bool,
     pub(super) mac: Option<String>,
     pub(super) vlan: Option<u16>,
 }
 
 impl Held {
-    fn new(claimed: Claimed) -> Self {
+    fn new(claimed: Claimed, recorded: Option<IpAddr>) -> Self {
         Self {
+            recorded: claimed.found() && recorded == Some(claimed.address),
             mac: claimed.mac.map(|mac| mac.to_string()),
             vlan: claimed.vlan,
             claimed,
@@ -126,7 +129,7 @@ impl Add {
         for attempt in attempts {
             let recorded = recorded.and_then(|nic| endpoint::address(nic, attempt.family));
             match self.claim_one(attempt, recorded, &others).await {
-                Ok(claimed) => held.push(Held::new(claimed)),
+                Ok(claimed) => held.push(Held::new(claimed, recorded)),
                 Err(error) => {
                     self.give_back(&held, UnclaimReason::Rollback, |_| true).await;
                     return Err(error);
@@ -183,15 +186,15 @@ impl Add {
         })
     }
 
-    /// Takes claims back on a budget of its own. A claim that the pod held before this ADD is no different:
-    /// a failed ADD leaves none.
+    /// Takes claims back on a budget of its own. A claim that an earlier, failed ADD of the pod left is no
+    /// different; one that the pod's endpoint names is.
     async fn give_back(&self, held: &[Held], reason: UnclaimReason, which: impl Fn(&Held) -> bool) {
         let label = match reason {
             UnclaimReason::RollbackInDoubt { .. } => "unknown",
             UnclaimReason::Rollback => "failed",
             UnclaimReason::Release | UnclaimReason::Abandoned => "other",
         };
-        for held in held.iter().filter(|held| which(held)) {
+        for held in held.iter().filter(|held| !held.recorded && which(held)) {
             let facts = &held.claimed.facts;
             let address = held.claimed.address;
             match self.inner.unclaim(&facts.name, address, &self.uid, reason).await {
