@@ -9,10 +9,13 @@
 //!
 //! The actor below performs the effects of [`state::PoolState`] and nothing else.
 
+mod backoff;
 pub mod book;
 pub mod effect;
 pub mod facts;
 pub mod handle;
+mod item;
+pub mod memory;
 pub mod messages;
 pub mod state;
 pub mod version;

@@ -158,3 +158,10 @@ pub enum Effect {
     /// Answer.
     Reply(ItemId, Answer),
 }
+
+impl Claimed {
+    /// True when the claim was there before this request.
+    pub fn found(&self) -> bool {
+        self.kind == ClaimKind::Found
+    }
+}

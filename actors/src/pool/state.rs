@@ -6,50 +6,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use orbweaver_api::address_set::AddressSet;
-use orbweaver_api::claims::{self, Claim};
+use orbweaver_api::claims;
 use orbweaver_api::pool::SpiderIPPool;
 use tokio::time::Instant;
 
-use super::book::{Choice, Memory};
-use super::effect::{
-    Answer, ClaimKind, ClaimRequest, Claimed, Effect, ItemId, UnclaimReason, UnclaimRequest, Unclaimed,
-};
+use super::backoff::Backoff;
+use super::effect::{ClaimRequest, Effect, ItemId, UnclaimRequest};
+use super::item::{Ask, Item, Step};
+use super::memory::Memory;
 use super::version::{LedgerCache, Snapshot, newer};
 use crate::error::PoolError;
 use crate::store::{ClaimsWrite, StoreError};
-
-/// The shortest and the longest wait after a write that failed. The longest bounds how late a lone writer
-/// returns; the shortest is about one round trip.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-
-#[derive(Clone, Debug)]
-enum Ask {
-    Claim(ClaimRequest),
-    Unclaim(UnclaimRequest),
-}
-
-#[derive(Clone, Debug)]
-struct Item {
-    id: ItemId,
-    ask: Ask,
-    /// Writes that carried it.
-    attempts: u32,
-    /// A read from the API server began after it came: a refusal is no longer a matter of a late watch.
-    verified: bool,
-    /// What the write in flight does for it.
-    planned: Option<Planned>,
-    /// What a write of unknown outcome was to give it: a claim found afterwards was made that way.
-    attempted: Option<Choice>,
-}
-
-#[derive(Clone, Debug)]
-enum Planned {
-    Claim(Choice),
-    Unclaim,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -87,9 +56,7 @@ pub struct PoolState {
     memory: Memory,
     queue: VecDeque<Item>,
     in_flight: Vec<Item>,
-    /// Failed writes in a row, halved by each success: an estimate of how many others write this pool.
-    contention: u32,
-    jitter: u64,
+    backoff: Backoff,
     gone: bool,
 }
 
@@ -113,8 +80,7 @@ impl PoolState {
             memory: Memory::default(),
             queue: VecDeque::new(),
             in_flight: Vec::new(),
-            contention: 0,
-            jitter: seed | 1,
+            backoff: Backoff::new(seed),
             gone: false,
         }
     }
@@ -140,14 +106,7 @@ impl PoolState {
     }
 
     fn push(&mut self, id: ItemId, ask: Ask) {
-        self.queue.push_back(Item {
-            id,
-            ask,
-            attempts: 0,
-            verified: false,
-            planned: None,
-            attempted: None,
-        });
+        self.queue.push_back(Item::new(id, ask));
     }
 
     /// The watch brought a version.
@@ -178,7 +137,7 @@ impl PoolState {
         let items: Vec<Item> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         items
             .into_iter()
-            .map(|item| refuse(&item, PoolError::Gone))
+            .map(|item| item.refuse(PoolError::Gone))
             .collect()
     }
 
@@ -192,14 +151,13 @@ impl PoolState {
             return effects;
         }
         self.adopt_seen();
-        if self.snapshot.is_none() {
-            self.phase = Phase::Reading;
-            effects.push(Effect::Read);
+        let Some(snapshot) = &mut self.snapshot else {
+            self.start_reading(&mut effects);
             return effects;
-        }
+        };
         let mut unverified = Vec::new();
         for item in std::mem::take(&mut self.queue) {
-            match self.plan(item, now) {
+            match item.plan(snapshot, &mut self.memory, now) {
                 Step::Answer(effect) => effects.push(effect),
                 Step::Write(item) => self.in_flight.push(item),
                 Step::Verify(item) => unverified.push(item),
@@ -227,7 +185,7 @@ impl PoolState {
     fn start_reading(&mut self, effects: &mut Vec<Effect>) {
         self.phase = Phase::Reading;
         for item in &mut self.queue {
-            item.verified = true;
+            item.verify();
         }
         effects.push(Effect::Read);
     }
@@ -245,59 +203,6 @@ impl PoolState {
         }
     }
 
-    fn plan(&mut self, mut item: Item, now: Instant) -> Step {
-        let Some(snapshot) = &mut self.snapshot else {
-            return Step::Verify(item);
-        };
-        match &item.ask {
-            Ask::Claim(request) if request.deadline.expired(now) => Step::Answer(refuse(
-                &item,
-                PoolError::DeadlineExceeded {
-                    attempts: item.attempts,
-                },
-            )),
-            Ask::Claim(request) => match snapshot.choose(request, &mut self.memory, now) {
-                Ok(choice) if choice.held => {
-                    let made = item
-                        .attempted
-                        .take()
-                        .filter(|made| made.address == choice.address);
-                    let kind = made.map_or(choice.kind, |made| made.kind);
-                    let answer = Answer::Claim(snapshot.claimed(&Choice { kind, ..choice }, &request.node));
-                    Step::Answer(Effect::Reply(item.id, answer))
-                }
-                Ok(choice) => {
-                    let claim = Claim {
-                        pod: request.pod.to_string(),
-                        pod_uid: request.pod_uid.to_string(),
-                    };
-                    snapshot.claim(choice.address, claim, &self.memory);
-                    item.planned = Some(Planned::Claim(choice));
-                    Step::Write(item)
-                }
-                Err(_) if !item.verified => Step::Verify(item),
-                Err(error) => Step::Answer(refuse(&item, error)),
-            },
-            Ask::Unclaim(request) if request.deadline.expired(now) => Step::Answer(refuse(
-                &item,
-                PoolError::DeadlineExceeded {
-                    attempts: item.attempts,
-                },
-            )),
-            Ask::Unclaim(request) => match snapshot.unclaim(request, &mut self.memory) {
-                Ok(true) => {
-                    item.planned = Some(Planned::Unclaim);
-                    Step::Write(item)
-                }
-                Ok(false) if item.attempts > 0 => {
-                    Step::Answer(settle_unclaim(&item, Unclaimed::TakenBack, &mut self.memory, now))
-                }
-                Ok(false) => Step::Answer(settle_unclaim(&item, Unclaimed::NotHeld, &mut self.memory, now)),
-                Err(error) => Step::Answer(refuse(&item, error)),
-            },
-        }
-    }
-
     /// The write ended: with the pool's new version, or without one.
     pub fn written(&mut self, outcome: Result<String, StoreError>, now: Instant) -> Vec<Effect> {
         if self.phase != Phase::Writing {
@@ -306,7 +211,7 @@ impl PoolState {
         self.phase = Phase::Idle;
         match outcome {
             Ok(version) => {
-                self.contention /= 2;
+                self.backoff.succeeded();
                 let mut effects = self.settle(&version, now);
                 effects.extend(self.advance(now));
                 effects
@@ -319,7 +224,7 @@ impl PoolState {
                 self.snapshot = None;
                 let mut effects: Vec<Effect> = std::mem::take(&mut self.in_flight)
                     .iter()
-                    .map(|item| refuse(item, PoolError::Store(error.clone())))
+                    .map(|item| item.refuse(PoolError::Store(error.clone())))
                     .collect();
                 effects.extend(self.advance(now));
                 effects
@@ -344,48 +249,24 @@ impl PoolState {
         }) {
             self.seen = None;
         }
-        let mut effects = Vec::with_capacity(self.in_flight.len());
-        for item in std::mem::take(&mut self.in_flight) {
-            effects.push(match (&item.ask, &item.planned) {
-                (Ask::Claim(request), Some(Planned::Claim(choice))) => {
-                    Effect::Reply(item.id, Answer::Claim(snapshot.claimed(choice, &request.node)))
-                }
-                _ => settle_unclaim(&item, Unclaimed::TakenBack, &mut self.memory, now),
-            });
-        }
-        effects
+        let items = std::mem::take(&mut self.in_flight);
+        items
+            .into_iter()
+            .map(|item| item.settle(snapshot, &mut self.memory, now))
+            .collect()
     }
 
     /// Puts the items of a write that did not succeed before those that came since.
     fn requeue(&mut self) {
         self.snapshot = None;
-        for mut item in std::mem::take(&mut self.in_flight).into_iter().rev() {
-            item.attempts += 1;
-            item.verified = true;
-            if let Some(Planned::Claim(choice)) = item.planned.take() {
-                item.attempted = Some(choice);
-            }
-            self.queue.push_front(item);
+        for item in std::mem::take(&mut self.in_flight).into_iter().rev() {
+            self.queue.push_front(item.again());
         }
     }
 
     fn back_off(&mut self, now: Instant) -> Vec<Effect> {
-        self.contention = (self.contention + 1).min(16);
         self.phase = Phase::Waiting;
-        let most = BACKOFF
-            .0
-            .saturating_mul(1 << self.contention.min(8))
-            .min(BACKOFF.1);
-        vec![Effect::Wait(now + most.mul_f64(self.next_jitter()))]
-    }
-
-    /// In `[0, 1)`; xorshift, as nothing here needs better.
-    #[allow(clippy::cast_precision_loss)]
-    fn next_jitter(&mut self) -> f64 {
-        self.jitter ^= self.jitter << 13;
-        self.jitter ^= self.jitter >> 7;
-        self.jitter ^= self.jitter << 17;
-        (self.jitter >> 11) as f64 / (1u64 << 53) as f64
+        vec![Effect::Wait(now + self.backoff.failed())]
     }
 
     /// The wait is over.
@@ -420,7 +301,7 @@ impl PoolState {
                 let items = std::mem::take(&mut self.queue);
                 items
                     .iter()
-                    .map(|item| refuse(item, PoolError::Store(error.clone())))
+                    .map(|item| item.refuse(PoolError::Store(error.clone())))
                     .collect()
             }
             Err(_) => {
@@ -436,56 +317,13 @@ impl PoolState {
     /// Answers what nobody can be helped with any more.
     fn expire(&mut self, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
-        self.queue.retain(|item| {
-            let deadline = match &item.ask {
-                Ask::Claim(request) => request.deadline,
-                Ask::Unclaim(request) => request.deadline,
-            };
-            let expired = deadline.expired(now);
-            if expired {
-                effects.push(refuse(
-                    item,
-                    PoolError::DeadlineExceeded {
-                        attempts: item.attempts,
-                    },
-                ));
+        self.queue.retain(|item| match item.expired(now) {
+            Some(refusal) => {
+                effects.push(refusal);
+                false
             }
-            !expired
+            None => true,
         });
         effects
-    }
-}
-
-enum Step {
-    Answer(Effect),
-    Write(Item),
-    Verify(Item),
-}
-
-fn refuse(item: &Item, error: PoolError) -> Effect {
-    let answer = match &item.ask {
-        Ask::Claim(_) => Answer::Claim(Err(error)),
-        Ask::Unclaim(_) => Answer::Unclaim(Err(error)),
-    };
-    Effect::Reply(item.id, answer)
-}
-
-fn settle_unclaim(item: &Item, became: Unclaimed, memory: &mut Memory, now: Instant) -> Effect {
-    if let Ask::Unclaim(UnclaimRequest {
-        address,
-        pod_uid,
-        reason: UnclaimReason::RollbackInDoubt { for_at_most },
-        ..
-    }) = &item.ask
-    {
-        memory.doubt(*address, pod_uid.clone(), now + *for_at_most);
-    }
-    Effect::Reply(item.id, Answer::Unclaim(Ok(became)))
-}
-
-impl Claimed {
-    /// True when the claim was there before this request.
-    pub fn found(&self) -> bool {
-        self.kind == ClaimKind::Found
     }
 }

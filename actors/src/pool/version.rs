@@ -10,9 +10,10 @@ use orbweaver_api::ledger::{Expectation, Ledger, NotReady};
 use orbweaver_api::pool::{PoolMode, SpiderIPPool};
 use tokio::time::Instant;
 
-use super::book::{Book, Choice, Memory};
+use super::book::{Book, Choice};
 use super::effect::{ClaimRequest, Claimed, UnclaimRequest};
 use super::facts::PoolFacts;
+use super::memory::Memory;
 use crate::error::PoolError;
 
 /// True when resourceVersion `version` is later than `than`. Versions are numbers of any length in every
