@@ -8,12 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::pool::Route;
 
 /// The endpoint of one pod, named as the pod and in its namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpiderEndpoint {
     /// Name, namespace, finalizer and, for stateless pods, the owner reference.
@@ -86,6 +87,18 @@ pub struct NicAllocation {
     pub mac: Option<String>,
 }
 
+impl Serialize for SpiderEndpoint {
+    /// With `apiVersion` and `kind`: an API server takes no custom resource without them.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("SpiderEndpoint", 4)?;
+        object.serialize_field("apiVersion", &Self::api_version(&()))?;
+        object.serialize_field("kind", &Self::kind(&()))?;
+        object.serialize_field("metadata", &self.metadata)?;
+        object.serialize_field("status", &self.status)?;
+        object.end()
+    }
+}
+
 impl Resource for SpiderEndpoint {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
@@ -112,5 +125,30 @@ impl Resource for SpiderEndpoint {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_says_what_it_is_and_reads_back() {
+        let endpoint = SpiderEndpoint {
+            status: EndpointStatus {
+                owner_controller_type: "Pod".to_owned(),
+                ..EndpointStatus::default()
+            },
+            ..SpiderEndpoint::default()
+        };
+        let value = serde_json::to_value(&endpoint).unwrap();
+        assert_eq!(
+            (&value["apiVersion"], &value["kind"]),
+            (
+                &"spiderpool.spidernet.io/v2beta1".into(),
+                &"SpiderEndpoint".into()
+            )
+        );
+        assert_eq!(serde_json::from_value::<SpiderEndpoint>(value).unwrap(), endpoint);
     }
 }

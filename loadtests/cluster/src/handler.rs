@@ -264,6 +264,25 @@ fn parse(content_type: &str, body: &[u8]) -> Result<Value, ApiError> {
         .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
 }
 
+/// A custom resource must say what it is; a built-in one is taken for what its path says.
+fn check_type(target: &Target, body: &Value) -> Result<(), ApiError> {
+    let kind = &target.kind;
+    let is = |field: &str, expected: &str| {
+        body[field] == expected || (body[field].is_null() && kind.schema.is_none())
+    };
+    if is("kind", &kind.kind) && is("apiVersion", &kind.api_version()) {
+        return Ok(());
+    }
+    let message = format!(
+        "the object provided is unrecognized (must be of type {} of {}): its kind is {} and its apiVersion {}",
+        kind.kind,
+        kind.api_version(),
+        body["kind"],
+        body["apiVersion"]
+    );
+    Err(ApiError::bad_request(message))
+}
+
 fn write(
     shared: &Shared,
     parts: &Parts,
