@@ -75,6 +75,10 @@ impl Simulation {
         Api::all(client.clone())
             .create(&PostParams::default(), &object)
             .await?;
+        let cloud = CloudOptions {
+            vendor: Some(namespace.clone()),
+            ..cloud
+        };
         let cloud = Cloud::start(cloud, client.clone()).await?;
         Ok(Self {
             client,
@@ -174,7 +178,7 @@ impl Simulation {
         for node in &mut pool.spec.node_name {
             *node = self.name(node);
         }
-        mirror_mark(&mut pool);
+        mark(&mut pool, &self.namespace);
         let params = PatchParams::apply("orbweaver-load").force();
         Api::<SpiderIPPool>::all(self.client.clone())
             .patch(&name, &params, &Patch::Apply(&pool))
@@ -316,20 +320,21 @@ impl Simulation {
     }
 }
 
-/// What the webhook does in an installed cluster: the mark is a label, too.
-fn mirror_mark(pool: &mut SpiderIPPool) {
-    let mark = orbweaver_api::annotation::IAAS_PROVIDER;
-    let value = pool
+/// Marks the pool for this simulation's provider alone, and does what the webhook does in an installed cluster:
+/// the mark is a label, too.
+fn mark(pool: &mut SpiderIPPool, provider: &str) {
+    let key = orbweaver_api::annotation::IAAS_PROVIDER;
+    let annotated = pool
         .metadata
         .annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(mark))
-        .cloned();
-    if let Some(value) = value {
+        .as_mut()
+        .and_then(|annotations| annotations.get_mut(key));
+    if let Some(value) = annotated {
+        provider.clone_into(value);
         pool.metadata
             .labels
             .get_or_insert_default()
-            .insert(mark.to_owned(), value);
+            .insert(key.to_owned(), provider.to_owned());
     }
 }
 

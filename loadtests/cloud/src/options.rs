@@ -33,6 +33,8 @@ pub struct CloudOptions {
     pub sub_enis_per_nic: usize,
     /// Whether pools are watched: asks are checked against them, ledgers are written, node-level pools prewarmed.
     pub pools: bool,
+    /// Only pools whose mark (`ipam.spidernet.io/iaas-provider`) has this value; `None` for every marked pool.
+    pub vendor: Option<String>,
     /// Prewarming of node-level pools.
     pub prewarm: Prewarm,
     /// From the first change to the write of a ledger (reference §6.7: 0.5-1 s).
@@ -96,6 +98,7 @@ impl Default for CloudOptions {
             burst: 24,
             sub_enis_per_nic: 256,
             pools: true,
+            vendor: None,
             prewarm: Prewarm::default(),
             flush_delay: Duration::from_millis(500),
             reclaim: None,

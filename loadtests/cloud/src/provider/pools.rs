@@ -49,6 +49,9 @@ impl Provider {
 
     /// Takes in a state of a pool; an older one than is known changes nothing.
     pub(super) fn see(self: &Arc<Self>, pool: &SpiderIPPool) {
+        if !self.is_ours(pool) {
+            return;
+        }
         let view = match PoolView::read(pool) {
             Ok(view) => view,
             Err(error) => {
@@ -81,6 +84,16 @@ impl Provider {
         let sibling = pool.annotations().get(orbweaver_api::annotation::PAIR_POOL);
         if let Some(sibling) = sibling.and_then(|name| state.pools.get(name)) {
             sibling.signals.keep.notify_one();
+        }
+    }
+
+    /// Several providers may share a cluster, each with its own mark.
+    fn is_ours(&self, pool: &SpiderIPPool) -> bool {
+        let mark = pool.annotations().get(orbweaver_api::annotation::IAAS_PROVIDER);
+        let mark = mark.or_else(|| pool.labels().get(orbweaver_api::annotation::IAAS_PROVIDER));
+        match (&self.options.vendor, mark) {
+            (Some(vendor), Some(mark)) => vendor == mark,
+            _ => true,
         }
     }
 
