@@ -293,6 +293,9 @@ fn write(
 ) -> Result<Response<Body>, ApiError> {
     let content_type = header(parts, &CONTENT_TYPE);
     let body = parse(content_type, body)?;
+    if matches!(verb, "create" | "update") || PatchKind::of(content_type) == Some(PatchKind::Apply) {
+        check_type(target, &body)?;
+    }
     let agent = header(parts, &USER_AGENT)
         .split(['/', ' '])
         .next()

@@ -366,3 +366,13 @@ async fn kubectl_works() {
     kubectl(&["delete", "wd", "w"]).unwrap();
     assert!(kubectl(&["get", "pods", "-A"]).unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_custom_resource_must_say_what_it_is() {
+    let (_cluster, client) = start().await;
+    define_widgets(&client).await;
+    let request =
+        http::Request::post("/apis/test.io/v1/widgets").body(b"{\"metadata\":{\"name\":\"w\"}}".to_vec());
+    let refused = client.request::<Value>(request.unwrap()).await.unwrap_err();
+    assert_eq!(code(refused), 400);
+}
