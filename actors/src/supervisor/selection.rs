@@ -256,8 +256,9 @@ fn keep_class(
             .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
             .collect();
         let message = format!(
-            "all {family} IPPools {names:?} of {} filtered out: {reasons:?}",
-            question.nic
+            "all {family} IPPools {names:?} of {} filtered out: [{}]",
+            question.nic,
+            reasons.join(", ")
         );
         return Some(Err(IpamError::NoPool(message.into())));
     }
