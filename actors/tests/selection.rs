@@ -1,6 +1,11 @@
 //! Laws of pool selection: sources, class, filters, order. Ids are those of the reference §9.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
