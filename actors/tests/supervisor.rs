@@ -325,3 +325,20 @@ async fn a_drain_waits_for_what_is_under_way_and_takes_nothing_new() {
     drain.await.unwrap();
     assert_eq!(world.claims("g").len(), 1);
 }
+
+#[actix::test]
+async fn a_claim_that_nobody_waits_for_any_more_is_taken_back() {
+    let world = World::new(&[plain("p", "10.7.0.20")]);
+    world.write_gate.forget_permits(usize::MAX >> 3);
+    let (supervisor, _fatal) = world.supervise(8);
+    world.add_pod("a", "u1", &["p"]);
+    tokio::time::pause();
+    let mut request = add("a", "u1");
+    request.deadline = Deadline::after(Duration::from_secs(1));
+    let late = supervisor.add(request).await.unwrap_err();
+    assert_eq!(late.reason(), "deadline", "{late}");
+    world.write_gate.add_permits(1);
+    eventually("the claim is made", || world.claims("p").len() == 1).await;
+    world.write_gate.add_permits(1);
+    eventually("the claim is taken back", || world.claims("p").is_empty()).await;
+}

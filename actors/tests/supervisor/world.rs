@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) state: Mutex<State>,
     /// The provider answers once it gets a permit.
     pub(crate) gate: Semaphore,
+    /// A write of claims is done once it gets a permit.
+    pub(crate) write_gate: Semaphore,
 }
 
 pub(crate) fn plain(name: &str, ips: &str) -> Value {
@@ -66,6 +68,7 @@ impl World {
     pub(crate) fn new(pools: &[Value]) -> Arc<Self> {
         let world = Self {
             state: Mutex::default(),
+            write_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
         };
         for pool in pools {
@@ -175,6 +178,7 @@ impl PoolStore for World {
     }
 
     async fn write_claims(&self, write: ClaimsWrite) -> Result<String, StoreError> {
+        self.write_gate.acquire().await.unwrap().forget();
         let mut state = self.state.lock();
         if state.panics > 0 {
             state.panics -= 1;
