@@ -332,11 +332,14 @@ async fn a_claim_that_nobody_waits_for_any_more_is_taken_back() {
     world.write_gate.forget_permits(usize::MAX >> 3);
     let (supervisor, _fatal) = world.supervise(8);
     world.add_pod("a", "u1", &["p"]);
-    tokio::time::pause();
     let mut request = add("a", "u1");
-    request.deadline = Deadline::after(Duration::from_secs(1));
+    request.deadline = Deadline::after(Duration::from_millis(100));
     let late = supervisor.add(request).await.unwrap_err();
     assert_eq!(late.reason(), "deadline", "{late}");
+    // The request's own task notices the deadline, too.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
     world.write_gate.add_permits(1);
     eventually("the claim is made", || world.claims("p").len() == 1).await;
     world.write_gate.add_permits(1);
