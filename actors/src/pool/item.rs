@@ -1,5 +1,7 @@
 //! One claim or unclaim that waits for its answer: what becomes of it on one version of the pool.
 
+use std::sync::Arc;
+
 use orbweaver_api::claims::Claim;
 use tokio::time::Instant;
 
@@ -55,6 +57,14 @@ impl Item {
             verified: false,
             planned: None,
             attempted: None,
+        }
+    }
+
+    /// Whose it is.
+    pub(super) fn pod_uid(&self) -> &Arc<str> {
+        match &self.ask {
+            Ask::Claim(request) => &request.pod_uid,
+            Ask::Unclaim(request) => &request.pod_uid,
         }
     }
 

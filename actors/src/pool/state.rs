@@ -4,7 +4,7 @@
 //! in flight; whatever arrives meanwhile joins the next one. A failed write never decides an item: the object
 //! is read again and the item planned anew, until its deadline.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use orbweaver_api::address_set::AddressSet;
@@ -52,6 +52,9 @@ pub struct PoolState {
     seen: Option<Arc<SpiderIPPool>>,
     /// The version that plans are made on; `None` after a write that did not succeed.
     snapshot: Option<Snapshot>,
+    /// Nothing is planned before a read: a watch may bring a version older than what this pool, or its life
+    /// before, has written.
+    must_read: bool,
     ledgers: LedgerCache,
     memory: Memory,
     queue: VecDeque<Item>,
@@ -76,6 +79,7 @@ impl PoolState {
             phase: Phase::Idle,
             seen: (!beginning.rebuild).then_some(beginning.object),
             snapshot: None,
+            must_read: beginning.rebuild,
             ledgers: LedgerCache::default(),
             memory: Memory::default(),
             queue: VecDeque::new(),
@@ -150,20 +154,31 @@ impl PoolState {
         if self.phase != Phase::Idle || self.queue.is_empty() {
             return effects;
         }
-        self.adopt_seen();
+        if !self.must_read {
+            self.adopt_seen();
+        }
         let Some(snapshot) = &mut self.snapshot else {
             self.start_reading(&mut effects);
             return effects;
         };
-        let mut unverified = Vec::new();
+        let mut later = Vec::new();
+        // What a write does for a pod is not so before it is made: the pod's other items wait for that.
+        let mut undecided = HashSet::new();
         for item in std::mem::take(&mut self.queue) {
+            if undecided.contains(item.pod_uid()) && item.expired(now).is_none() {
+                later.push(item);
+                continue;
+            }
             match item.plan(snapshot, &mut self.memory, now) {
                 Step::Answer(effect) => effects.push(effect),
-                Step::Write(item) => self.in_flight.push(item),
-                Step::Verify(item) => unverified.push(item),
+                Step::Write(item) => {
+                    undecided.insert(item.pod_uid().clone());
+                    self.in_flight.push(item);
+                }
+                Step::Verify(item) => later.push(item),
             }
         }
-        self.queue.extend(unverified);
+        self.queue.extend(later);
         if let (false, Some(snapshot)) = (self.in_flight.is_empty(), &self.snapshot) {
             let claims = snapshot.claims();
             self.phase = Phase::Writing;
@@ -221,7 +236,7 @@ impl PoolState {
                 self.remove()
             }
             Err(error @ (StoreError::Refused(_) | StoreError::AlreadyExists)) => {
-                self.snapshot = None;
+                self.distrust();
                 let mut effects: Vec<Effect> = std::mem::take(&mut self.in_flight)
                     .iter()
                     .map(|item| item.refuse(PoolError::Store(error.clone())))
@@ -256,9 +271,15 @@ impl PoolState {
             .collect()
     }
 
+    /// What is known may be older than what is there.
+    fn distrust(&mut self) {
+        self.snapshot = None;
+        self.must_read = true;
+    }
+
     /// Puts the items of a write that did not succeed before those that came since.
     fn requeue(&mut self) {
-        self.snapshot = None;
+        self.distrust();
         for item in std::mem::take(&mut self.in_flight).into_iter().rev() {
             self.queue.push_front(item.again());
         }
@@ -290,6 +311,7 @@ impl PoolState {
         self.phase = Phase::Idle;
         match outcome {
             Ok(object) => {
+                self.must_read = false;
                 self.observe(object);
                 self.advance(now)
             }
