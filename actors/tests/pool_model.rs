@@ -4,6 +4,8 @@
 
 #[path = "pool_model/cluster.rs"]
 mod cluster;
+#[path = "pool_model/object.rs"]
+mod object;
 
 use cluster::{Cluster, Op, Outcome};
 use proptest::prelude::*;
@@ -19,7 +21,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let (pod, node, host) = (0..5u8, 0..2u8, 0..cluster::HOSTS);
+    let (pod, node, host) = (0..5u8, 0..2u8, 0..object::HOSTS);
     prop_oneof![
         6 => (pod.clone(), node.clone(), 0..20_000u64)
             .prop_map(|(pod, node, budget)| Op::Claim { pod, node, budget }),

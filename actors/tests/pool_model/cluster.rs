@@ -11,12 +11,9 @@ use orbweaver_actors::pool::state::{Beginning, PoolState};
 use orbweaver_actors::store::{ClaimsWrite, StoreError};
 use orbweaver_api::address_set::{AddressSet, Family};
 use orbweaver_api::pool::SpiderIPPool;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Addresses that operations name; the last two are not the pool's to give.
-pub(crate) const HOSTS: u8 = 8;
-const GIVEN: u8 = HOSTS - 2;
+use crate::object::{GIVEN, Object, address};
 
 /// How a write or read ends.
 #[derive(Clone, Copy, Debug)]
@@ -47,15 +44,6 @@ pub(crate) enum Op {
     Rebuild { made: bool },
 }
 
-#[derive(Clone, Debug)]
-struct Object {
-    version: u64,
-    generation: i64,
-    observed: i64,
-    claims: BTreeMap<IpAddr, String>,
-    ledger: BTreeMap<IpAddr, (String, i64)>,
-}
-
 #[derive(Debug)]
 enum Asked {
     Claim { uid: String },
@@ -78,48 +66,6 @@ pub(crate) struct Cluster {
     pending: Option<Pending>,
     open: BTreeMap<u64, (Asked, Instant)>,
     asked: u64,
-}
-
-fn address(host: u8) -> IpAddr {
-    IpAddr::from([10, 7, 0, 10 + host])
-}
-
-impl Object {
-    fn render(&self, marked: bool) -> Arc<SpiderIPPool> {
-        let claims: serde_json::Map<String, Value> = self
-            .claims
-            .iter()
-            .map(|(address, uid)| (address.to_string(), json!({ "pod": "ns/p", "podUid": uid })))
-            .collect();
-        let entries: serde_json::Map<String, Value> = self
-            .ledger
-            .iter()
-            .map(|(address, (node, vlan))| {
-                let entry = json!({ "mac": "fa:16:3e:00:00:01", "vlan": vlan, "node": node });
-                (address.to_string(), entry)
-            })
-            .collect();
-        let mut object = json!({
-            "metadata": {
-                "name": "p", "uid": "u", "resourceVersion": self.version.to_string(),
-                "generation": self.generation,
-            },
-            "spec": {
-                "subnet": "10.7.0.0/24",
-                "ips": [format!("{}-{}", address(0), address(GIVEN))],
-                "excludeIPs": [address(GIVEN).to_string()],
-            },
-            "status": { "allocatedIPs": Value::Object(claims).to_string() },
-        });
-        if marked {
-            object["metadata"]["labels"] = json!({ "ipam.spidernet.io/iaas-provider": "c" });
-            object["status"]["ipMetaData"] = json!({
-                "metadata": json!({ "scope": "", "ips": entries }).to_string(),
-                "observedGeneration": self.observed,
-            });
-        }
-        Arc::new(serde_json::from_value(object).unwrap())
-    }
 }
 
 impl Cluster {
