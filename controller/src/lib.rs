@@ -9,6 +9,7 @@
 //! only the daemon installs. Whatever a leader does stops before another can lead, see [`lease`].
 
 pub mod admin;
+pub mod admission;
 pub mod cluster;
 pub mod config;
 pub mod controller;

@@ -1,0 +1,47 @@
+//! Admission of pools and reserved addresses (reference §5.2, §6.6).
+//!
+//! - [`pool_mutation`] completes a pool, [`pool_rules`] judges it: pure, and so is [`reserved_rules`].
+//!
+//! Judging reads other pools from a watch, so two overlapping pools that are created at the same moment can both be
+//! admitted. Every replica serves; none needs to lead for it.
+
+pub mod finding;
+pub mod iaas_rules;
+pub mod pool_fields;
+pub mod pool_mutation;
+pub mod pool_rules;
+pub mod reserved_rules;
+pub mod selector;
+
+use orbweaver_api::address_set::Family;
+
+/// What admission is told about the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `enableIPv4` of `conf.yml`.
+    pub ipv4: bool,
+    /// `enableIPv6` of `conf.yml`.
+    pub ipv6: bool,
+    /// Pools that hold claims may not be deleted; otherwise they wait for their claims by the finalizer.
+    pub guard_deletes: bool,
+}
+
+impl Settings {
+    /// Whether addresses of this family are handed out.
+    pub fn enables(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => self.ipv4,
+            Family::V6 => self.ipv6,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ipv4: true,
+            ipv6: true,
+            guard_deletes: false,
+        }
+    }
+}
