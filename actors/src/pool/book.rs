@@ -260,7 +260,12 @@ impl Book {
         let again = [request.recorded, memory.preferred(&request.pod_uid)]
             .into_iter()
             .flatten();
-        for address in again.filter(|address| self.usable(*address) && !self.claims.contains_key(address)) {
+        let free = |address: &IpAddr| {
+            self.usable(*address)
+                && !self.claims.contains_key(address)
+                && !memory.avoided(*address, &request.pod_uid)
+        };
+        for address in again.filter(free) {
             if let Some((kind, provider_call)) = self.kind_of(address, &request.node) {
                 return Ok(take(address, kind, provider_call));
             }

@@ -144,6 +144,7 @@ impl Item {
                 Ok(false) if self.attempts > 0 => {
                     Step::Answer(self.settle_unclaim(Unclaimed::TakenBack, memory, now))
                 }
+                Ok(false) if !self.verified => Step::Verify(self),
                 Ok(false) => Step::Answer(self.settle_unclaim(Unclaimed::NotHeld, memory, now)),
                 Err(error) => Step::Answer(self.refuse(error)),
             },

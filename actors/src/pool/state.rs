@@ -182,6 +182,8 @@ impl PoolState {
         if let (false, Some(snapshot)) = (self.in_flight.is_empty(), &self.snapshot) {
             let claims = snapshot.claims();
             self.phase = Phase::Writing;
+            // A write that succeeds proves the version it was planned on, as a read would.
+            self.queue.iter_mut().for_each(Item::verify);
             effects.push(Effect::Write {
                 items: self.in_flight.len(),
                 write: ClaimsWrite {

@@ -157,3 +157,25 @@ fn a_refused_write_is_told_to_its_items_and_the_next_one_starts_afresh() {
     ));
     assert_eq!(bench.claim("b", "n1").unwrap().address.to_string(), "10.7.0.10");
 }
+
+#[test]
+fn a_late_watch_event_is_not_believed_after_a_write_that_failed() {
+    let mut bench = Bench::new(plain(&["10.7.0.10-10.7.0.11"]));
+    bench.claim("a", "n1").unwrap();
+    let late = bench.object.clone();
+    bench.unclaim("10.7.0.10", "a");
+    bench.submit(bench.request("b", "n1"));
+    bench.run_with(|_, _| Err(StoreError::Refused("forbidden".to_owned())));
+    bench.state.observe(crate::bench::pool(late));
+    bench.claim("a", "n1").unwrap();
+    assert_eq!(bench.claims().len(), 1, "the answer is a claim in the object");
+}
+
+#[test]
+fn an_unclaim_is_not_refused_on_a_stale_object() {
+    let mut bench = Bench::new(plain(&["10.7.0.10"]));
+    let claims = json!({ "10.7.0.10": { "pod": "ns/x", "podUid": "x" } }).to_string();
+    bench.change(|object| object["status"] = json!({ "allocatedIPs": claims }));
+    bench.unclaim("10.7.0.10", "x");
+    assert!(bench.claims().is_empty());
+}

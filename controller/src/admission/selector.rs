@@ -51,7 +51,7 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
     selector
         .match_labels
         .as_ref()
-        .is_none_or(|labels| labels.is_empty())
+        .is_none_or(std::collections::BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
