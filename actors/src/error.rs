@@ -51,6 +51,24 @@ pub enum PoolError {
     /// Nothing left.
     #[error("all IP addresses used out")]
     Exhausted,
+    /// The pool holds as many claims as it may.
+    #[error(
+        "all IP addresses used out: the pool holds {limit} claims, as many as --max-claims-per-pool allows"
+    )]
+    Full {
+        /// The bound.
+        limit: usize,
+    },
+    /// An address that a pod wants back is another's, or not to be had here.
+    #[error("address {address} cannot be taken over: {why}")]
+    Lost {
+        /// The address.
+        address: std::net::IpAddr,
+        /// Why not.
+        why: Arc<str>,
+        /// The UID under which the pod's earlier life still claims it; `None`: it does not.
+        claimed_by: Option<Arc<str>>,
+    },
     /// The provider's ledger cannot be used now.
     #[error("metadata not ready: {0}")]
     MetadataNotReady(#[source] NotReady),
@@ -85,7 +103,7 @@ impl PoolError {
     pub fn next_candidate(&self) -> bool {
         matches!(
             self,
-            Self::Exhausted | Self::MetadataNotReady(_) | Self::Unusable(_) | Self::Gone
+            Self::Exhausted | Self::Full { .. } | Self::MetadataNotReady(_) | Self::Unusable(_) | Self::Gone
         )
     }
 }
@@ -218,7 +236,7 @@ impl IpamError {
             Self::PodDead { .. } => "pod_dead",
             Self::NoPool(_) => "no_pool",
             Self::NoAddress { cause, .. } => match cause.as_ref() {
-                PoolError::Exhausted => "exhausted",
+                PoolError::Exhausted | PoolError::Full { .. } | PoolError::Lost { .. } => "exhausted",
                 PoolError::MetadataNotReady(_) => "metadata_not_ready",
                 PoolError::Unusable(_) | PoolError::Gone => "pool_unusable",
                 PoolError::Busy { .. } | PoolError::Restarting => "pool_busy",
@@ -258,7 +276,10 @@ impl IpamError {
                 "name a usable pool in the pod's annotation, the network configuration, or set spec.default on one"
             }
             Self::NoAddress { cause, .. } => match cause.as_ref() {
-                PoolError::Exhausted => "add addresses to a pool, or wait for pods to end",
+                PoolError::Exhausted | PoolError::Lost { .. } => {
+                    "add addresses to a pool, or wait for pods to end"
+                }
+                PoolError::Full { .. } => "name a second pool, or raise --max-claims-per-pool",
                 PoolError::MetadataNotReady(_) => {
                     "check that the network provider runs and writes status.ipMetaData"
                 }

@@ -88,7 +88,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "claims",
         labels: &["pool", "kind"],
-        help: "Claims answered. kind: plain, prewarmed, hit, cold, steal, found (the pod held the address already).",
+        help: "Claims answered. kind: plain, prewarmed, hit, cold, steal, found (the pod held the address already), taken_over (the pod came back and had it in its earlier life).",
     },
     Metric {
         name: UNCLAIMS,

@@ -18,6 +18,7 @@ mod item;
 pub mod memory;
 pub mod messages;
 pub mod state;
+mod take_over;
 pub mod version;
 
 use std::collections::HashMap;

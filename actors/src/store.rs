@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use orbweaver_api::address_set::{AddressSet, Family};
 use orbweaver_api::endpoint::SpiderEndpoint;
 use orbweaver_api::mac::Mac;
@@ -113,6 +114,58 @@ pub trait ClusterView: Send + Sync + 'static {
     fn reserved(&self, family: Family) -> Arc<AddressSet>;
     /// The SpiderMultusConfig behind a network of the same namespace and name.
     fn multus_config(&self, namespace: &str, name: &str) -> Option<Arc<SpiderMultusConfig>>;
+}
+
+/// A kind of controller whose pods come back under their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stateful {
+    /// `apps/v1` StatefulSet.
+    StatefulSet,
+    /// `kubevirt.io/v1` VirtualMachineInstance, and the VirtualMachine of the same name.
+    VirtualMachine,
+}
+
+/// What such a controller says of its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatefulOwner {
+    /// It wants pods with the ordinals `first..first + replicas`.
+    StatefulSet {
+        /// `spec.ordinals.start`.
+        first: i64,
+        /// `spec.replicas`.
+        replicas: i64,
+    },
+    /// The machine or its instance exists.
+    VirtualMachine,
+}
+
+/// The controllers of pods. Every method asks the API server; answers may be remembered where they cannot
+/// change.
+#[async_trait]
+pub trait Owners: Send + Sync + 'static {
+    /// The controller of a controller (ReplicaSet or Job) of this namespace; `Ok(None)` when it has none, or
+    /// is gone.
+    async fn controller_of(
+        &self,
+        namespace: &str,
+        controller: &OwnerReference,
+        deadline: Deadline,
+    ) -> Result<Option<OwnerReference>, StoreError>;
+    /// `Ok(None)`: it does not exist, or is being deleted.
+    async fn stateful_owner(
+        &self,
+        kind: Stateful,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<StatefulOwner>, StoreError>;
+}
+
+/// Where a pod's user looks first: the pod's Events.
+pub trait Events: Send + Sync + 'static {
+    /// Puts one Warning on the pod for `reason` and `subject` (such as the NIC), however often it is told. Never
+    /// waits, and may be lost when the API server is away: the log says the same.
+    fn warn_pod(&self, pod: &Pod, reason: &'static str, subject: &str, note: String);
 }
 
 /// Labels and annotations of an object.

@@ -2,8 +2,10 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`selection`], [`source`], `filter`, `label_selector` | pure: which pools, in which order |
-//! | `add`, `del`, `candidates`, `sub_eni`, `endpoint`, `identity` | one request from start to end |
+//! | [`selection`], [`source`], `resolve`, `class`, `filter`, `label_selector` | pure: which pools, in which order |
+//! | `owner`, `routes`, `nics` | pure: who stands behind a pod, which NIC a route belongs to, what a NIC is to get |
+//! | `add`, `come_back`, `del`, `release`, `candidates`, `sub_eni`, `endpoint`, `identity` | one request from start to end |
+//! | [`explain`] | pure: the same decision, with every reason |
 //! | [`turns`], [`restart`] | pure: whose turn it is, when a pool may start again |
 //! | [`actor`], [`messages`] | the actor that owns the pools |
 
@@ -11,14 +13,22 @@ pub mod actor;
 mod add;
 mod candidates;
 mod check;
+mod class;
+mod come_back;
 mod del;
 mod endpoint;
+pub mod explain;
 mod filter;
 mod identity;
 mod label_selector;
 pub mod messages;
+mod nics;
+mod owner;
+mod release;
 mod releases;
+mod resolve;
 pub mod restart;
+mod routes;
 pub mod selection;
 pub mod source;
 mod stages;
@@ -38,7 +48,9 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::actor::{PodTurn, Routes, Supervisor};
+use self::explain::Explanation;
 use self::messages::{EnterPod, FindPool, ForgetPool, ObservePool, Ping, ReloadReserved, StopPools};
+pub use self::owner::Returning;
 use self::releases::Releases;
 use self::stages::Stages;
 use crate::deadline::Deadline;
@@ -48,7 +60,7 @@ use crate::pool::effect::{UnclaimReason, UnclaimRequest, Unclaimed};
 use crate::pool::handle::PoolHandle;
 use crate::provider::ProviderHandle;
 use crate::request::{AddRequest, Allocated, Attachment, CheckRequest, DelRequest};
-use crate::store::{ClusterView, EndpointStore, Links, PoolStore};
+use crate::store::{ClusterView, EndpointStore, Events, Links, Owners, PoolStore};
 
 /// How long the Supervisor may take to answer a readiness question: it never works, it only routes.
 const PING_WITHIN: Duration = Duration::from_secs(2);
@@ -66,6 +78,8 @@ pub struct SupervisorOptions {
     pub default_network: Option<String>,
     /// Namespace that a bare network name means.
     pub namespace: Arc<str>,
+    /// Whose addresses outlive the pod.
+    pub returning: Returning,
     /// Claims that a pool may hold (reference §1.1: 5000).
     pub max_claims_per_pool: usize,
     /// Requests served at once; further ones are refused as busy, kubelet retries.
@@ -81,6 +95,10 @@ pub struct Ports {
     pub endpoints: Arc<dyn EndpointStore>,
     /// The watches.
     pub view: Arc<dyn ClusterView>,
+    /// The controllers of pods.
+    pub owners: Arc<dyn Owners>,
+    /// The pods' Events.
+    pub events: Arc<dyn Events>,
     /// The node's links.
     pub links: Arc<dyn Links>,
     /// `None`: no network provider is configured.
@@ -219,6 +237,13 @@ impl SupervisorHandle {
     pub fn check(&self, request: &CheckRequest) -> Result<(), IpamError> {
         validate(&request.attachment)?;
         check::run(&self.0, request)
+    }
+
+    /// Why a pod of this node gets, or does not get, its addresses from which pools. Claims nothing and asks
+    /// nobody: it is what the next ADD would decide on.
+    pub fn explain(&self, request: &AddRequest) -> Result<Explanation, IpamError> {
+        validate(&request.attachment)?;
+        candidates::explain(&self.0, request)
     }
 
     /// One request in a task of its own, in the pod's turn, bounded in number and, for its caller, in time.

@@ -8,3 +8,5 @@ mod bench;
 mod choice;
 #[path = "pool_state/protocol.rs"]
 mod protocol;
+#[path = "pool_state/take_over.rs"]
+mod take_over;

@@ -7,105 +7,16 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+#[path = "selection/nics.rs"]
+mod nics;
+#[path = "selection/patterns.rs"]
+mod patterns;
+#[path = "selection/scene.rs"]
+mod scene;
 
-use k8s_openapi::api::core::v1::Pod;
-use orbweaver_actors::error::IpamError;
-use orbweaver_actors::store::Marks;
-use orbweaver_actors::supervisor::selection::{Class, Question, Selection, select};
-use orbweaver_api::pool::SpiderIPPool;
-use serde_json::{Value, json};
-
-/// A cluster, a pod in it, and what the CNI configuration says.
-struct Scene {
-    pools: Vec<Arc<SpiderIPPool>>,
-    pod: Pod,
-    node: Marks,
-    namespace: Marks,
-    configured: (Vec<String>, Vec<String>),
-    enabled: (bool, bool),
-    network: Option<&'static str>,
-}
-
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-impl Scene {
-    fn new(pools: &[Value]) -> Self {
-        Self {
-            pools: pools
-                .iter()
-                .map(|pool| Arc::new(serde_json::from_value(pool.clone()).unwrap()))
-                .collect(),
-            pod: serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "shop" } })).unwrap(),
-            node: Marks::default(),
-            namespace: Marks::default(),
-            configured: (Vec::new(), Vec::new()),
-            enabled: (true, true),
-            network: None,
-        }
-    }
-
-    fn configured(mut self, ipv4: &[&str], ipv6: &[&str]) -> Self {
-        self.configured = (names(ipv4), names(ipv6));
-        self
-    }
-
-    fn annotated(mut self, key: &str, value: &str) -> Self {
-        let annotations = self.pod.metadata.annotations.get_or_insert_default();
-        annotations.insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    fn select(&self) -> Result<Selection, IpamError> {
-        select(&Question {
-            pod: &self.pod,
-            nic: "eth0",
-            node_name: "n1",
-            node: &self.node,
-            namespace: &self.namespace,
-            pools: &self.pools,
-            configured: (&self.configured.0, &self.configured.1),
-            enabled: self.enabled,
-            network: self.network,
-            agent_namespace: "kube-system",
-        })
-    }
-
-    /// Names of the candidates of all families, in order.
-    fn order(&self) -> Vec<String> {
-        let selection = self.select().unwrap();
-        let pools = selection.families.iter().flat_map(|candidates| &candidates.pools);
-        pools.map(|pool| pool.metadata.name.clone().unwrap()).collect()
-    }
-
-    fn refusal(&self) -> String {
-        self.select().unwrap_err().to_string()
-    }
-}
-
-fn pool(name: &str, spec: Value) -> Value {
-    let mut pool = json!({ "metadata": { "name": name }, "spec": { "subnet": "10.0.0.0/24" } });
-    for (key, value) in spec.as_object().unwrap() {
-        pool["spec"][key] = value.clone();
-    }
-    pool
-}
-
-fn marked(name: &str, spec: Value) -> Value {
-    let mut pool = pool(name, spec);
-    pool["metadata"]["annotations"] = json!({ "ipam.spidernet.io/iaas-provider": "c" });
-    pool
-}
-
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
-}
+use orbweaver_actors::supervisor::selection::Class;
+use scene::{Scene, labels, marked, names, pool};
+use serde_json::json;
 
 const POD: &str = "ipam.spidernet.io/ippool";
 
@@ -346,15 +257,4 @@ fn only_the_families_that_are_configured_and_switched_on_are_given() {
     let mut off = Scene::new(&pools).configured(&["four"], &[]);
     off.enabled = (false, true);
     assert!(off.refusal().contains("switched off"));
-}
-
-#[test]
-fn an_annotation_that_is_not_understood_is_refused_and_never_passed_over() {
-    for key in ["ippools", "subnet", "subnets"] {
-        let key = format!("ipam.spidernet.io/{key}");
-        let scene = Scene::new(&[pool("p", json!({}))])
-            .configured(&["p"], &[])
-            .annotated(&key, "[]");
-        assert!(scene.refusal().contains(&key), "{}", scene.refusal());
-    }
 }

@@ -7,6 +7,10 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "supervisor/coming_back.rs"]
+mod coming_back;
+#[path = "supervisor/nics.rs"]
+mod nics;
 #[path = "supervisor/world.rs"]
 mod world;
 

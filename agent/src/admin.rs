@@ -1,5 +1,5 @@
 //! The TCP port for the node's kubelet and for Prometheus: `/livez`, `/readyz`, `/metrics`, and Spiderpool's
-//! probe paths.
+//! probe paths; `/explain` for callers on this node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::explain;
 use crate::server::service::IpamService;
 use crate::server::{ACCEPT_PAUSE, connection};
 
@@ -67,10 +68,14 @@ impl Health {
         *self.phase.write() = phase;
     }
 
+    /// Where the agent is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase.read().clone()
+    }
+
     /// `Err` says why nothing can be served now.
     pub async fn ready(&self) -> Result<(), String> {
-        let phase = self.phase.read().clone();
-        match phase {
+        match self.phase() {
             Phase::Starting(why) => Err(why.to_owned()),
             Phase::Stopping => Err("stopping".to_owned()),
             Phase::Serving(service) => timeout(READY_BUDGET, service.ready())
@@ -143,7 +148,9 @@ impl AdminServer {
         if let Some(metrics) = metrics.clone() {
             tasks.spawn(fold(metrics));
         }
-        tasks.spawn(accept(listener, routes(health, metrics)));
+        let everybody = routes(health.clone(), metrics);
+        let this_node = everybody.clone().merge(explain::routes(health));
+        tasks.spawn(accept(listener, everybody, this_node));
         Ok(Self {
             address,
             _tasks: tasks,
@@ -151,7 +158,7 @@ impl AdminServer {
     }
 }
 
-async fn accept(listener: TcpListener, routes: Router) {
+async fn accept(listener: TcpListener, everybody: Router, this_node: Router) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -171,7 +178,12 @@ async fn accept(listener: TcpListener, routes: Router) {
             warn!(%peer, "too many connections on the admin port");
             continue;
         };
-        let connection = connection::serve(stream, routes.clone(), CancellationToken::new());
+        let routes = if peer.ip().to_canonical().is_loopback() {
+            this_node.clone()
+        } else {
+            everybody.clone()
+        };
+        let connection = connection::serve(stream, routes, CancellationToken::new());
         connections.spawn(async move {
             connection.await;
             drop(slot);

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::admin::{AdminServer, Health, Phase};
 use crate::cluster::{self, ClusterError};
 use crate::config::Config;
+use crate::events::{self, PodEvents};
 use crate::host::ActorHost;
 use crate::links::NodeLinks;
 use crate::parent_nic;
@@ -27,6 +28,7 @@ use crate::server::socket::{Peers, Socket, SocketError};
 use crate::server::{self, Server, ServerLimits};
 use crate::store::Calls;
 use crate::store::endpoints::KubeEndpoints;
+use crate::store::owners::KubeOwners;
 use crate::store::pools::KubePools;
 use crate::watch::view::{KubeView, Watched};
 use crate::watch::{self, WatchError};
@@ -122,13 +124,26 @@ pub async fn start(config: Config, host: &ActorHost) -> Result<RunningAgent, Sta
     let links: Arc<dyn Links> = Arc::new(NodeLinks {
         given: config.link_macs.clone(),
     });
+    let (events, told) = PodEvents::new(node.clone());
+    let owner_calls = Calls::default();
     let ports = Ports {
         pools: Arc::new(pools.clone()),
         endpoints: endpoints.clone(),
-        view: Arc::new(KubeView::new(watched.clone(), node.clone(), client, view_calls)),
+        view: Arc::new(KubeView::new(
+            watched.clone(),
+            node.clone(),
+            client.clone(),
+            view_calls,
+        )),
+        owners: Arc::new(KubeOwners::new(client.clone(), owner_calls.clone())),
+        events: Arc::new(events),
         links: links.clone(),
         provider: provider.clone(),
     };
+    tasks.spawn(async move {
+        events::publish(client, owner_calls, told).await;
+        "Events"
+    });
     let (supervisor, fatal) = start_supervisor(&config, ports, host).await?;
     watched.observe(Arc::new(supervisor.clone()));
     tasks.spawn(async move {
@@ -215,6 +230,7 @@ async fn start_supervisor(
         enable_ipv6: config.enable_ipv6,
         default_network: config.cluster_network.clone(),
         namespace: config.namespace.clone(),
+        returning: config.returning,
         max_claims_per_pool: config.max_claims_per_pool,
         max_requests: config.max_requests,
     };

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use metrics_exporter_prometheus::PrometheusHandle;
 use orbweaver_actors::provider::ProviderHttpOptions;
+use orbweaver_actors::supervisor::Returning;
 use orbweaver_api::mac::Mac;
 
 use crate::cluster::Cluster;
 use crate::config::file::{ConfFile, FileError};
+use crate::explain::ExplainArgs;
 use crate::telemetry::LogFormat;
 
 /// Where Spiderpool's plugin looks for the agent.
@@ -24,8 +26,11 @@ const MAX_CLAIMS: usize = 5000;
 
 /// The node agent of Orbweaver: gives pods their addresses.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "orbweaver-agent", version)]
+#[command(name = "orbweaver-agent", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// Something else than to serve
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Kubeconfig file; without it KUBECONFIG, then the pod's service account
     #[arg(long, env = "ORBWEAVER_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
@@ -70,6 +75,13 @@ pub struct Args {
     pub graceful_period: u64,
 }
 
+/// What the program does besides serving.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Why a pod of this node gets, or does not get, its addresses from which pools; claims nothing
+    Explain(ExplainArgs),
+}
+
 /// Everything that an agent needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -103,6 +115,8 @@ pub struct Config {
     pub enable_ipv4: bool,
     /// `enableIPv6`.
     pub enable_ipv6: bool,
+    /// `enableStatefulSet` and `enableKubevirtStaticIP`.
+    pub returning: Returning,
     /// The network provider; `None`: none is configured.
     pub provider: Option<ProviderHttpOptions>,
 }
@@ -153,6 +167,10 @@ impl Config {
             start_budget: Duration::from_secs(300),
             enable_ipv4: true,
             enable_ipv6: true,
+            returning: Returning {
+                stateful_sets: true,
+                virtual_machines: true,
+            },
             provider: None,
         }
     }
@@ -189,6 +207,10 @@ impl Config {
         config.graceful_period = Duration::from_secs(args.graceful_period);
         config.enable_ipv4 = file.enable_ipv4;
         config.enable_ipv6 = file.enable_ipv6;
+        config.returning = Returning {
+            stateful_sets: file.enable_stateful_set,
+            virtual_machines: file.enable_kubevirt_static_ip,
+        };
         config.provider = provider;
         Ok(config)
     }

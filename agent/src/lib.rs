@@ -5,7 +5,8 @@
 //!                                  ├─ store   PoolStore, EndpointStore over the API server
 //!                                  ├─ links   MACs from the kernel
 //!                                  ├─ server  gRPC and OpenAPI on the unix socket
-//!                                  ├─ admin   probes and metrics on a TCP port
+//!                                  ├─ events  Warnings on pods
+//!                                  ├─ admin   probes, metrics and `explain` on a TCP port
 //!                                  └─ parent_nic  status.parentNic of this node's pools
 //! ```
 //!
@@ -16,6 +17,8 @@ pub mod admin;
 pub mod agent;
 pub mod cluster;
 pub mod config;
+pub mod events;
+pub mod explain;
 pub mod host;
 pub mod links;
 pub mod metrics;

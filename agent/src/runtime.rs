@@ -10,6 +10,7 @@ use tracing::{error, info, warn};
 use crate::agent::{self, RunningAgent};
 use crate::config::file::ConfFile;
 use crate::config::{Args, Config, log_level};
+use crate::explain::ExplainArgs;
 use crate::host::{ActorHost, io_runtime};
 use crate::{metrics, store, telemetry};
 
@@ -47,6 +48,16 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
         Err(error) => error!(error = store::chain(error.as_ref()), "orbweaver-agent ends"),
     }
     result
+}
+
+/// Prints why a pod gets its addresses from which pools.
+pub fn explain(args: &ExplainArgs) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let page = runtime.block_on(crate::explain::ask(args))?;
+    println!("{}", page.trim_end());
+    Ok(())
 }
 
 async fn serve(config: Config, host: &ActorHost) -> Result<(), Box<dyn Error + Send + Sync>> {

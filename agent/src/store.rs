@@ -3,6 +3,7 @@
 
 pub mod book;
 pub mod endpoints;
+pub mod owners;
 pub mod pools;
 
 use std::error::Error;

@@ -1,6 +1,11 @@
 //! The annotations and labels that address management reads (reference §1.1, §1.7).
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use crate::pattern::{self, Pattern};
 
 /// Pool annotation and mirrored label: the pool belongs to a network provider. The value is opaque.
 pub const IAAS_PROVIDER: &str = "ipam.spidernet.io/iaas-provider";
@@ -77,37 +82,123 @@ pub struct PoolLists {
 }
 
 impl PoolLists {
-    const FORM: &str = r#"{"ipv4":["pool"],"ipv6":["pool"]} with at least one name"#;
+    const FORM: &str =
+        r#"{"ipv4":["pool"],"ipv6":["pool"]} with at least one name; *, ? and [a-z] make a name a pattern"#;
 
     /// Reads the annotation.
     pub fn parse(annotation: &'static str, text: &str) -> Result<Self, MalformedAnnotation> {
         let malformed = |problem: String| MalformedAnnotation::new(annotation, text, problem, Self::FORM);
         let lists: Self = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        if lists.ipv4.is_empty() && lists.ipv6.is_empty() {
-            return Err(malformed("no pool is named".to_owned()));
-        }
-        if lists
-            .ipv4
-            .iter()
-            .chain(&lists.ipv6)
-            .any(|name| name.trim().is_empty())
-        {
-            return Err(malformed("a pool name is empty".to_owned()));
-        }
+        lists.check().map_err(malformed)?;
         Ok(lists)
     }
+
+    fn check(&self) -> Result<(), String> {
+        if self.ipv4.is_empty() && self.ipv6.is_empty() {
+            return Err("no pool is named".to_owned());
+        }
+        check_names(&self.ipv4)?;
+        check_names(&self.ipv6)
+    }
+}
+
+fn check_names(names: &[String]) -> Result<(), String> {
+    for name in names {
+        if name.trim().is_empty() {
+            return Err("a pool name is empty".to_owned());
+        }
+        if pattern::is_pattern(name) {
+            Pattern::parse(name).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a namespace's list of pools: a JSON array of names.
 pub fn parse_pool_names(annotation: &'static str, text: &str) -> Result<Vec<String>, MalformedAnnotation> {
-    let form = r#"["pool"] with at least one name"#;
+    let form = r#"["pool"] with at least one name; *, ? and [a-z] make a name a pattern"#;
     let malformed = |problem: String| MalformedAnnotation::new(annotation, text, problem, form);
     let names: Vec<String> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
     if names.is_empty() {
         return Err(malformed("no pool is named".to_owned()));
     }
-    if names.iter().any(|name| name.trim().is_empty()) {
-        return Err(malformed("a pool name is empty".to_owned()));
-    }
+    check_names(&names).map_err(malformed)?;
     Ok(names)
+}
+
+/// One item of [`POD_POOLS`]: the pools of one NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct NicPools {
+    /// The NIC; all items name theirs, or none does.
+    #[serde(default, deserialize_with = "crate::openapi::null_is_default")]
+    pub interface: String,
+    /// Its pools.
+    #[serde(flatten)]
+    pub pools: PoolLists,
+    /// Overrides the CNI configuration's `clean_gateway`.
+    #[serde(default, rename = "cleangateway", alias = "cleanGateway")]
+    pub clean_gateway: Option<bool>,
+}
+
+/// Reads [`POD_POOLS`]. What comes back has at least one item, and names all NICs, each once, or none.
+pub fn parse_nic_pools(text: &str) -> Result<Vec<NicPools>, MalformedAnnotation> {
+    let form = r#"[{"interface":"eth0","ipv4":["pool"],"ipv6":["pool"],"cleangateway":false}] with "interface" in every item or in none"#;
+    let malformed = |problem: String| MalformedAnnotation::new(POD_POOLS, text, problem, form);
+    let items: Vec<NicPools> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    if items.is_empty() {
+        return Err(malformed("it has no item".to_owned()));
+    }
+    let named = items.iter().filter(|item| !item.interface.is_empty()).count();
+    if named != 0 && named != items.len() {
+        return Err(malformed(format!(
+            "{named} of {} items name their interface",
+            items.len()
+        )));
+    }
+    for (index, item) in items.iter().enumerate() {
+        let nic = &item.interface;
+        item.pools
+            .check()
+            .map_err(|problem| malformed(format!("item {index}: {problem}")))?;
+        if !nic.is_empty() && items[..index].iter().any(|earlier| earlier.interface == *nic) {
+            return Err(malformed(format!("interface {nic:?} is named twice")));
+        }
+    }
+    Ok(items)
+}
+
+/// A route of [`POD_ROUTES`]; both ends are of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodRoute {
+    /// Destination.
+    pub dst: IpNet,
+    /// Gateway.
+    pub gw: IpAddr,
+}
+
+#[derive(Deserialize)]
+struct JsonRoute {
+    dst: String,
+    gw: String,
+}
+
+/// Reads [`POD_ROUTES`].
+pub fn parse_routes(text: &str) -> Result<Vec<PodRoute>, MalformedAnnotation> {
+    let form = r#"[{"dst":"10.0.0.0/16","gw":"10.6.0.1"}] with a CIDR and an address of the same family"#;
+    let malformed = |problem: String| MalformedAnnotation::new(POD_ROUTES, text, problem, form);
+    let routes: Vec<JsonRoute> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let read = |route: JsonRoute| {
+        let JsonRoute { dst, gw } = route;
+        let to: IpNet = dst
+            .parse()
+            .map_err(|_| malformed(format!("dst {dst:?} is not a CIDR")))?;
+        let via: IpAddr = gw
+            .parse()
+            .map_err(|_| malformed(format!("gw {gw:?} is not an address")))?;
+        if to.addr().is_ipv4() != via.is_ipv4() {
+            return Err(malformed(format!("dst {dst} and gw {gw} are not of one family")));
+        }
+        Ok(PodRoute { dst: to, gw: via })
+    };
+    routes.into_iter().map(read).collect()
 }

@@ -7,6 +7,7 @@
 //! | [`config`] | `conf.yml`: its keys, defaults and rules (feature `resources`) |
 //! | [`claims`] | `status.allocatedIPs`: who holds which address |
 //! | [`duration`] | durations with Go's grammar and Go's printing |
+//! | [`pattern`] | patterns over pool names |
 //! | [`ledger`] | `status.ipMetaData.metadata`: the provider's sub-ENIs |
 //! | [`provider`] | the provider's HTTP messages |
 //! | [`pool`], [`endpoint`], ... | the custom resources (feature `resources`) |
@@ -21,6 +22,7 @@ pub mod ledger;
 pub mod mac;
 pub mod multus;
 pub mod openapi;
+pub mod pattern;
 pub mod provider;
 
 #[cfg(feature = "resources")]

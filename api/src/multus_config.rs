@@ -137,14 +137,23 @@ impl MultusConfigSpec {
         vlan.is_some_and(|vlan| vlan.vlan_mode.as_deref() == Some("auto"))
     }
 
-    /// The host's link under this configuration's NICs: the bond, else the first master.
-    pub fn parent_link(&self) -> Option<String> {
-        let link = match self.cni_type.as_deref()? {
+    /// The pools that the generated CNI configuration names for NICs.
+    pub fn default_pools(&self) -> Option<&ConfigPools> {
+        self.link()?.ippools.as_ref()
+    }
+
+    fn link(&self) -> Option<&LinkConfig> {
+        match self.cni_type.as_deref()? {
             "macvlan" => self.macvlan.as_ref(),
             "ipvlan" => self.ipvlan.as_ref(),
             "vlan" => self.vlan.as_ref(),
             _ => None,
-        }?;
+        }
+    }
+
+    /// The host's link under this configuration's NICs: the bond, else the first master.
+    pub fn parent_link(&self) -> Option<String> {
+        let link = self.link()?;
         let bond = link
             .bond
             .as_ref()

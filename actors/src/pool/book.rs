@@ -149,7 +149,7 @@ impl Book {
         self.idle.insert((at, address));
     }
 
-    fn usable(&self, address: IpAddr) -> bool {
+    pub(super) fn usable(&self, address: IpAddr) -> bool {
         self.facts.addresses.contains(address) && !self.reserved.contains(address)
     }
 
@@ -167,6 +167,7 @@ impl Book {
 
     /// Records a claim.
     pub fn claim(&mut self, address: IpAddr, claim: Claim, memory: &Memory) {
+        self.forget_holder(address);
         self.fresh.remove(address);
         if let Some(node) = self.bound_node(address) {
             let at = self.idle_order(address, memory);
@@ -182,6 +183,18 @@ impl Book {
         self.claims.insert(address, claim);
     }
 
+    fn forget_holder(&mut self, address: IpAddr) {
+        let Some(claim) = self.claims.get(&address) else {
+            return;
+        };
+        if let Some(held) = self.held.get_mut(&claim.pod_uid) {
+            held.remove(&address);
+            if held.is_empty() {
+                self.held.remove(&claim.pod_uid);
+            }
+        }
+    }
+
     /// Takes a claim back; false when that pod does not hold the address.
     pub fn unclaim(&mut self, address: IpAddr, pod_uid: &str, memory: &mut Memory) -> bool {
         if self
@@ -191,13 +204,8 @@ impl Book {
         {
             return false;
         }
+        self.forget_holder(address);
         self.claims.remove(&address);
-        if let Some(held) = self.held.get_mut(pod_uid) {
-            held.remove(&address);
-            if held.is_empty() {
-                self.held.remove(pod_uid);
-            }
-        }
         memory.saw_release(address);
         if self.usable(address) {
             if self.is_fresh_kind(address) {
@@ -234,6 +242,16 @@ impl Book {
         }
     }
 
+    /// `Err`: a marked pool whose ledger cannot be used now.
+    pub(super) fn ready(&self) -> Result<(), PoolError> {
+        match (self.facts.mode, &self.ledger) {
+            (PoolMode::NodeLevel | PoolMode::Global, Err(not_ready)) => {
+                Err(PoolError::MetadataNotReady(not_ready.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Decides what a claim gets.
     pub fn choose(
         &self,
@@ -242,14 +260,17 @@ impl Book {
         now: Instant,
     ) -> Result<Choice, PoolError> {
         memory.forget_settled(now);
+        if let (true, Some(address)) = (request.takes_over, request.recorded) {
+            return self.taken_over(address, request, memory);
+        }
         if let Some(choice) = self.already_held(request)? {
             return Ok(choice);
         }
-        if let (false, Err(not_ready)) = (self.facts.mode == PoolMode::Plain, &self.ledger) {
-            return Err(PoolError::MetadataNotReady(not_ready.clone()));
-        }
+        self.ready()?;
         if self.claims.len() >= self.max_claims {
-            return Err(PoolError::Exhausted);
+            return Err(PoolError::Full {
+                limit: self.max_claims,
+            });
         }
         let take = |address, kind, provider_call| Choice {
             address,
@@ -308,9 +329,7 @@ impl Book {
             .iter()
             .filter(|address| !request.held_by_other_nics.contains(address))
         {
-            if let (false, Err(not_ready)) = (self.facts.mode == PoolMode::Plain, &self.ledger) {
-                return Err(PoolError::MetadataNotReady(not_ready.clone()));
-            }
+            self.ready()?;
             if let Some((_, provider_call)) = self.kind_of(*address, &request.node) {
                 return Ok(Some(Choice {
                     address: *address,
@@ -324,7 +343,7 @@ impl Book {
     }
 
     /// What taking this address on this node would be; `None` when it must not be handed out here.
-    fn kind_of(&self, address: IpAddr, node: &str) -> Option<(ClaimKind, bool)> {
+    pub(super) fn kind_of(&self, address: IpAddr, node: &str) -> Option<(ClaimKind, bool)> {
         if self.is_fresh_kind(address) {
             return Some(if self.facts.mode == PoolMode::Plain {
                 (ClaimKind::Plain, false)

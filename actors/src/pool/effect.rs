@@ -30,6 +30,9 @@ pub struct ClaimRequest {
     pub recorded: Option<IpAddr>,
     /// What the pod's endpoint names for its other NICs: not this NIC's, whoever claimed it.
     pub held_by_other_nics: Vec<IpAddr>,
+    /// The pod came back under another UID and wants `recorded` and nothing else: an earlier life's claim of
+    /// it, known by the pod's name, is taken over (reference §2.6).
+    pub takes_over: bool,
     /// When the caller stops waiting.
     pub deadline: Deadline,
 }
@@ -90,6 +93,8 @@ pub enum ClaimKind {
     Steal,
     /// The pod's own claim, made earlier.
     Found,
+    /// The claim of the pod's earlier life.
+    TakenOver,
 }
 
 impl ClaimKind {
@@ -102,6 +107,7 @@ impl ClaimKind {
             Self::Cold => "cold",
             Self::Steal => "steal",
             Self::Found => "found",
+            Self::TakenOver => "taken_over",
         }
     }
 }

@@ -7,40 +7,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use orbweaver_api::annotation::PodRoute;
 use orbweaver_api::endpoint::{NicAllocation, SpiderEndpoint};
+use orbweaver_api::multus::NetworkRef;
 use orbweaver_api::pool::PoolMode;
 use tokio::time::Instant;
 
-use super::Inner;
-use super::candidates::{self, Attempt};
-use super::endpoint;
-use super::identity::{self, Owner};
+use super::come_back;
+use super::nics::{Attempt, Held, NicHeld, NicPlan};
+use super::owner::{self, Owner, to_look_above};
 use super::stages::Stages;
-use super::sub_eni;
+use super::{Inner, candidates, endpoint, identity, routes, sub_eni};
 use crate::error::{IpamError, PoolError, ProviderError, Stage};
 use crate::pool::effect::{ClaimRequest, Claimed, UnclaimReason};
 use crate::request::{AddRequest, Allocated};
-
-/// An address of this ADD, with what the provider said of it.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) claimed: Claimed,
-    /// The pod's endpoint names it already: a failed ADD leaves it alone.
-    recorded: bool,
-    pub(super) mac: Option<String>,
-    pub(super) vlan: Option<u16>,
-}
-
-impl Held {
-    fn new(claimed: Claimed, recorded: Option<IpAddr>) -> Self {
-        Self {
-            recorded: claimed.found() && recorded == Some(claimed.address),
-            mac: claimed.mac.map(|mac| mac.to_string()),
-            vlan: claimed.vlan,
-            claimed,
-        }
-    }
-}
+use crate::store::{Stateful, StoreError};
 
 /// One ADD under way.
 pub(super) struct Add {
@@ -48,8 +29,14 @@ pub(super) struct Add {
     pub(super) request: AddRequest,
     pub(super) stages: Stages,
     pub(super) pod: Arc<Pod>,
+    /// `namespace/name`.
     pub(super) pod_name: Arc<str>,
     pub(super) uid: Arc<str>,
+    /// What makes the pod come back with its addresses.
+    pub(super) stateful: Option<Stateful>,
+    pub(super) endpoint_name: String,
+    /// `namespace/name` of the endpoint: whose claims these are.
+    pub(super) claimant: Arc<str>,
 }
 
 /// Serves the request; the pod's turn is held by the caller.
@@ -63,7 +50,12 @@ pub(super) async fn run(
     let pod_name: Arc<str> = request.attachment.pod().into();
     identity::check_alive(&pod, &pod_name)?;
     let uid: Arc<str> = pod.metadata.uid.as_deref().unwrap_or_default().into();
+    let returning = inner.options.returning;
+    let endpoint_name = owner::endpoint_name(&pod, returning);
     let add = Add {
+        stateful: owner::stateful(&pod, returning),
+        claimant: format!("{}/{endpoint_name}", request.attachment.namespace).into(),
+        endpoint_name,
         inner,
         request,
         stages,
@@ -76,86 +68,174 @@ pub(super) async fn run(
 
 impl Add {
     async fn allocate(&self) -> Result<Allocated, IpamError> {
-        let attachment = &self.request.attachment;
-        let known = self
-            .inner
-            .ports
-            .endpoints
-            .known_endpoint(&attachment.namespace, &attachment.name);
-        let mine = known.filter(|endpoint| endpoint.status.current.uid == *self.uid);
-        let recorded = mine
-            .as_deref()
-            .and_then(|endpoint| endpoint::nic(endpoint, &attachment.nic));
+        let mine = self.endpoint().await?;
         self.stages.enter(Stage::Selection);
-        let attempts = candidates::of_add(self, recorded)?;
+        let mut routes = routes::of_pod(&self.pod)?;
+        let plans = candidates::of_add(self, mine.as_deref())?;
         self.stages.enter(Stage::Claim);
-        let mut held = self.claim_all(&attempts, mine.as_deref(), recorded).await?;
-        if let Some(recorded) = recorded.filter(|nic| endpoint::is_still_held(nic, &held)) {
-            tracing::debug!(pod = %self.pod_name, nic = %attachment.nic, "answered before; answering the same");
-            return endpoint::answer(recorded).map_err(|why| IpamError::InvalidRequest(why.into()));
+        let (nics, owner) = tokio::join!(self.claim_all(plans, mine.as_deref()), self.top_controller());
+        let mut nics = nics?;
+        if let [nic] = nics.as_slice()
+            && let Some(recorded) = nic.plan.recorded.as_ref().filter(|_| nic.is_as_recorded())
+        {
+            return self.answer_again(nic, recorded, &owner).await;
         }
-        if let Err(error) = sub_eni::create(self, &mut held).await {
+        if let Err(error) = sub_eni::create(self, &mut nics).await {
             let reason = undo_reason(&error);
-            self.give_back(&held, reason, |held| held.claimed.facts.mode != PoolMode::Plain)
+            self.give_back(&nics, reason, |held| held.claimed.facts.mode != PoolMode::Plain)
                 .await;
             return Err(error);
         }
-        self.stages.enter(Stage::Endpoint);
-        let nic = endpoint::nic_allocation(&self.request, &held);
-        match self.record(nic.clone()).await {
-            Ok(()) => endpoint::answer(&nic).map_err(|why| IpamError::InvalidRequest(why.into())),
+        let written: Vec<NicAllocation> = nics
+            .iter()
+            .map(|nic| endpoint::nic_allocation(nic, &mut routes))
+            .collect();
+        self.tell_unplaced(&routes);
+        let answer = endpoint::answer(&written[0]).map_err(|why| IpamError::InvalidRequest(why.into()));
+        match self.record(written, &owner).await {
+            Ok(()) => answer,
             Err(error) => {
-                let on_provider = sub_eni::is_bound_for_plain(self, &held);
-                self.give_back(&held, UnclaimReason::Rollback, |held| {
-                    held.claimed.facts.mode != PoolMode::Plain || !on_provider
-                })
-                .await;
+                let (on_provider, others): (Vec<NicHeld>, Vec<NicHeld>) = nics
+                    .into_iter()
+                    .partition(|nic| sub_eni::is_bound_for_plain(self, nic));
+                let marked = |held: &Held| held.claimed.facts.mode != PoolMode::Plain;
+                self.give_back(&on_provider, UnclaimReason::Rollback, marked)
+                    .await;
+                self.give_back(&others, UnclaimReason::Rollback, |_| true).await;
                 Err(error)
             }
         }
     }
 
-    /// One address per family, all or none.
-    async fn claim_all(
+    /// The endpoint of this life of the pod, with no question asked where it is known here. A pod that came
+    /// back is asked for, and takes over what its earlier life had.
+    async fn endpoint(&self) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
+        let (store, namespace) = (&self.inner.ports.endpoints, &self.request.attachment.namespace);
+        let is_mine = |endpoint: &Arc<SpiderEndpoint>| endpoint.status.current.uid == *self.uid;
+        let known = store.known_endpoint(namespace, &self.endpoint_name);
+        if let Some(mine) = known.filter(is_mine) {
+            return Ok(Some(mine));
+        }
+        if self.stateful.is_none() {
+            return Ok(None);
+        }
+        let deadline = self.request.deadline;
+        match store
+            .read_endpoint(namespace, &self.endpoint_name, deadline)
+            .await
+        {
+            Ok(mine) if is_mine(&mine) => Ok(Some(mine)),
+            Ok(earlier) => come_back::take_over(self, earlier).await,
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(self.endpoint_failed(error)),
+        }
+    }
+
+    /// Answers what was answered before; a slot that this NIC takes is given its name first.
+    async fn answer_again(
         &self,
-        attempts: &[Attempt],
-        endpoint: Option<&SpiderEndpoint>,
-        recorded: Option<&NicAllocation>,
-    ) -> Result<Vec<Held>, IpamError> {
-        let others =
-            endpoint.map(|endpoint| endpoint::addresses_of_others(endpoint, &self.request.attachment.nic));
-        let others = others.unwrap_or_default();
-        let mut held: Vec<Held> = Vec::with_capacity(attempts.len());
-        for attempt in attempts {
-            let recorded = recorded.and_then(|nic| endpoint::address(nic, attempt.family));
-            match self.claim_one(attempt, recorded, &others).await {
-                Ok(claimed) => held.push(Held::new(claimed, recorded)),
-                Err(error) => {
-                    self.give_back(&held, UnclaimReason::Rollback, |_| true).await;
-                    return Err(error);
-                }
+        nic: &NicHeld,
+        recorded: &NicAllocation,
+        owner: &Owner,
+    ) -> Result<Allocated, IpamError> {
+        let named = NicAllocation {
+            interface: nic.plan.nic.clone(),
+            ..recorded.clone()
+        };
+        if named.interface != recorded.interface {
+            self.record(vec![named.clone()], owner).await?;
+        }
+        tracing::debug!(pod = %self.pod_name, nic = %named.interface, "answered before; answering the same");
+        endpoint::answer(&named).map_err(|why| IpamError::InvalidRequest(why.into()))
+    }
+
+    fn tell_unplaced(&self, routes: &[PodRoute]) {
+        for route in routes {
+            tracing::info!(
+                pod = %self.pod_name, nic = %self.request.attachment.nic, dst = %route.dst, gateway = %route.gw,
+                "a route of the annotation ipam.spidernet.io/routes is for no subnet of this NIC"
+            );
+        }
+    }
+
+    /// Never fails an ADD: without an answer the pod's own controller is named.
+    async fn top_controller(&self) -> Owner {
+        let owner = Owner::of(&self.pod);
+        let Some(controller) = to_look_above(&self.pod) else {
+            return owner;
+        };
+        let (owners, namespace) = (&self.inner.ports.owners, &self.request.attachment.namespace);
+        match owners
+            .controller_of(namespace, controller, self.request.deadline)
+            .await
+        {
+            Ok(above) => owner.above(above.as_ref()),
+            Err(error) => {
+                tracing::info!(pod = %self.pod_name, kind = %owner.kind, name = %owner.name, %error, "who controls the pod's controller cannot be told");
+                owner
             }
         }
-        Ok(held)
+    }
+
+    /// The network that a NIC is attached to.
+    pub(super) fn network_of(&self, nic: &str) -> Result<Option<NetworkRef>, IpamError> {
+        candidates::network_of(&self.inner, &self.pod, &self.request.attachment.namespace, nic)
+    }
+
+    /// For every NIC one address per family, all or none.
+    async fn claim_all(
+        &self,
+        plans: Vec<NicPlan>,
+        endpoint: Option<&SpiderEndpoint>,
+    ) -> Result<Vec<NicHeld>, IpamError> {
+        let mut done: Vec<NicHeld> = Vec::with_capacity(plans.len());
+        for plan in plans {
+            let mut others = endpoint
+                .map(|endpoint| endpoint::addresses_of_others(endpoint, plan.recorded.as_ref()))
+                .unwrap_or_default();
+            others.extend(done.iter().flat_map(NicHeld::addresses));
+            let mut nic = NicHeld {
+                plan,
+                held: Vec::new(),
+            };
+            let claimed = self.claim_nic(&mut nic, &others).await;
+            done.push(nic);
+            if let Err(error) = claimed {
+                self.give_back(&done, UnclaimReason::Rollback, |_| true).await;
+                return Err(error);
+            }
+        }
+        Ok(done)
+    }
+
+    /// One address per family for one NIC; what was claimed before an error is in `nic`.
+    async fn claim_nic(&self, nic: &mut NicHeld, others: &[IpAddr]) -> Result<(), IpamError> {
+        let attempts = nic.plan.attempts.clone();
+        for attempt in &attempts {
+            let claimed = self.claim_one(&nic.plan, attempt, others).await?;
+            nic.held.push(Held::new(claimed, &nic.plan));
+        }
+        Ok(())
     }
 
     /// The first candidate that gives an address.
-    async fn claim_one(
+    pub(super) async fn claim_one(
         &self,
+        plan: &NicPlan,
         attempt: &Attempt,
-        recorded: Option<IpAddr>,
         others: &[IpAddr],
     ) -> Result<Claimed, IpamError> {
         let mut reasons = Vec::new();
         let mut last = PoolError::Exhausted;
         for pool in &attempt.pools {
             let request = ClaimRequest {
-                pod: self.pod_name.clone(),
+                pod: self.claimant.clone(),
                 pod_uid: self.uid.clone(),
-                nic: self.request.attachment.nic.as_str().into(),
+                nic: plan.nic.as_str().into(),
                 node: self.inner.options.node_name.clone(),
-                recorded,
+                recorded: plan.recorded(attempt.family),
                 held_by_other_nics: others.to_vec(),
+                takes_over: plan.takes_over,
                 deadline: self.request.deadline,
             };
             let result = match self.inner.pool(pool).await {
@@ -179,7 +259,7 @@ impl Add {
         }
         Err(IpamError::NoAddress {
             family: attempt.family,
-            nic: self.request.attachment.nic.clone(),
+            nic: plan.nic.clone(),
             pools: attempt.pools.iter().map(ToString::to_string).collect(),
             reasons: reasons.join("; "),
             cause: Box::new(last),
@@ -188,13 +268,14 @@ impl Add {
 
     /// Takes claims back on a budget of its own. A claim that an earlier, failed ADD of the pod left is no
     /// different; one that the pod's endpoint names is.
-    async fn give_back(&self, held: &[Held], reason: UnclaimReason, which: impl Fn(&Held) -> bool) {
+    async fn give_back(&self, nics: &[NicHeld], reason: UnclaimReason, which: impl Fn(&Held) -> bool) {
         let label = match reason {
             UnclaimReason::RollbackInDoubt { .. } => "unknown",
             UnclaimReason::Rollback => "failed",
             UnclaimReason::Release | UnclaimReason::Abandoned => "other",
         };
-        for held in held.iter().filter(|held| !held.recorded && which(held)) {
+        let held = nics.iter().flat_map(|nic| &nic.held);
+        for held in held.filter(|held| !held.recorded && which(held)) {
             let facts = &held.claimed.facts;
             let address = held.claimed.address;
             match self.inner.unclaim(&facts.name, address, &self.uid, reason).await {
@@ -210,21 +291,24 @@ impl Add {
         }
     }
 
-    async fn record(&self, nic: NicAllocation) -> Result<(), IpamError> {
-        let owner = Owner::of(&self.pod);
-        let node = &self.inner.options.node_name;
-        endpoint::record(self, nic, &owner, node).await.map_err(|source| {
-            if self.request.deadline.expired(Instant::now()) {
-                IpamError::DeadlineExceeded {
-                    stage: Stage::Endpoint,
-                }
-            } else {
-                IpamError::Endpoint {
-                    pod: self.pod_name.to_string(),
-                    source,
-                }
-            }
-        })
+    async fn record(&self, nics: Vec<NicAllocation>, owner: &Owner) -> Result<(), IpamError> {
+        self.stages.enter(Stage::Endpoint);
+        endpoint::record(self, nics, owner)
+            .await
+            .map_err(|source| self.endpoint_failed(source))
+    }
+
+    /// What a failed request for the endpoint means to the caller.
+    pub(super) fn endpoint_failed(&self, source: StoreError) -> IpamError {
+        if self.request.deadline.expired(Instant::now()) {
+            return IpamError::DeadlineExceeded {
+                stage: Stage::Endpoint,
+            };
+        }
+        IpamError::Endpoint {
+            pod: self.pod_name.to_string(),
+            source,
+        }
     }
 }
 

@@ -1,113 +1,210 @@
-//! The pools that an ADD tries, by family.
+//! From the pod and its annotations to what each NIC of an ADD is to get.
 
 use std::sync::Arc;
 
-use orbweaver_api::address_set::Family;
-use orbweaver_api::endpoint::NicAllocation;
-use orbweaver_api::multus;
+use orbweaver_api::annotation::{self, MalformedAnnotation};
+use orbweaver_api::endpoint::SpiderEndpoint;
+use orbweaver_api::multus::{self, NetworkRef};
+use orbweaver_api::pool::SpiderIPPool;
 
 use super::Inner;
 use super::add::Add;
-use super::selection::{self, Class, Question, Selection};
+use super::explain::{self, Explanation};
+use super::nics::{Attempt, NicPlan};
+use super::owner;
+use super::selection::{self, Class, Question, Selection, annotations_of};
 use crate::error::IpamError;
+use crate::request::AddRequest;
 use crate::store::Marks;
 
-/// The candidates of one family, best first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
-    pub(super) family: Family,
-    pub(super) pools: Vec<Arc<str>>,
-}
+/// Why pools of a lower class are set aside, as the pod's Event names it.
+pub(super) const EVENT_IGNORED: &str = "IPPoolIgnored";
 
 /// A NIC that has its addresses already is asked for again in the pools it has them from; everything else is
 /// selected.
-pub(super) fn of_add(add: &Add, recorded: Option<&NicAllocation>) -> Result<Vec<Attempt>, IpamError> {
-    if let Some(nic) = recorded {
-        return Ok(of_record(nic));
+pub(super) fn of_add(add: &Add, endpoint: Option<&SpiderEndpoint>) -> Result<Vec<NicPlan>, IpamError> {
+    let nic = &add.request.attachment.nic;
+    if let Some(recorded) = endpoint.and_then(|endpoint| super::endpoint::nic_or_slot(endpoint, nic)) {
+        let mut plan = NicPlan::of_record(recorded, add.network_of(nic)?);
+        plan.nic.clone_from(nic);
+        return Ok(vec![plan]);
     }
-    let selection = select(add)?;
-    if !selection.ignored.is_empty() {
-        tracing::warn!(
-            pod = %add.pod_name, nic = %add.request.attachment.nic, kept = %selection.class, ignored = ?selection.ignored,
-            "pools of a lower class are ignored"
-        );
+    let asked = Asked::of(&add.inner, &add.pod, &add.request, nic)?;
+    let selections = asked.with(selection::select_all)?;
+    let slots = selections.len();
+    if selections.iter().any(|selection| selection.slot.is_some())
+        && endpoint.is_some_and(|endpoint| !endpoint.status.current.ips.is_empty())
+    {
+        let problem = format!("it has {slots} items, all taken by NICs of the pod, and {nic} is one more");
+        let text = annotations_of(&add.pod).get(annotation::POD_POOLS);
+        let form = "one item for every NIC of the pod";
+        let text = text.map(String::as_str).unwrap_or_default();
+        return Err(MalformedAnnotation::new(annotation::POD_POOLS, text, problem, form).into());
     }
+    selections
+        .iter()
+        .enumerate()
+        .map(|(place, selection)| of_selection(add, &asked, place, selection))
+        .collect()
+}
+
+fn of_selection(
+    add: &Add,
+    asked: &Asked<'_>,
+    place: usize,
+    selection: &Selection,
+) -> Result<NicPlan, IpamError> {
+    tell_ignored(add, place, selection);
     if selection.class == Class::PairedPrimary {
         let message = "paired pools (annotation ipam.spidernet.io/pair-pool) are not supported in a dual-stack cluster yet; \
                        remove the annotation or switch one family off";
         return Err(IpamError::NoPool(message.into()));
     }
-    let names = |pools: &[Arc<orbweaver_api::pool::SpiderIPPool>]| {
-        pools
-            .iter()
-            .map(|pool| pool.metadata.name.as_deref().unwrap_or_default().into())
-            .collect()
+    let name = |pool: &Arc<SpiderIPPool>| pool.metadata.name.as_deref().unwrap_or_default().into();
+    let attempts = selection.families.iter().map(|candidates| Attempt {
+        family: candidates.family,
+        pools: candidates.pools.iter().map(name).collect(),
+    });
+    let (nic, network) = match place.checked_sub(1) {
+        None => (add.request.attachment.nic.clone(), asked.network.clone()),
+        Some(further) => (String::new(), asked.further.get(further).cloned()),
     };
-    Ok(selection
-        .families
+    Ok(NicPlan {
+        nic,
+        network,
+        attempts: attempts.collect(),
+        clean_gateway: selection.clean_gateway.unwrap_or(add.request.clean_gateway),
+        recorded: None,
+        takes_over: false,
+    })
+}
+
+fn tell_ignored(add: &Add, place: usize, selection: &Selection) {
+    if selection.ignored.is_empty() {
+        return;
+    }
+    let nic = match place {
+        0 => add.request.attachment.nic.clone(),
+        slot => format!("slot {slot}"),
+    };
+    let ignored: Vec<String> = selection
+        .ignored
         .iter()
-        .map(|candidates| Attempt {
-            family: candidates.family,
-            pools: names(&candidates.pools),
-        })
-        .collect())
-}
-
-fn of_record(nic: &NicAllocation) -> Vec<Attempt> {
-    [
-        (Family::V4, &nic.ipv4, &nic.ipv4_pool),
-        (Family::V6, &nic.ipv6, &nic.ipv6_pool),
-    ]
-    .into_iter()
-    .filter_map(|(family, address, pool)| {
-        address.as_ref()?;
-        Some(Attempt {
-            family,
-            pools: vec![pool.as_deref()?.into()],
-        })
-    })
-    .collect()
-}
-
-fn select(add: &Add) -> Result<Selection, IpamError> {
-    let inner = &add.inner;
-    let request = &add.request;
-    let network = network_of(inner, add)?;
-    let nothing = Arc::new(Marks::default());
-    let namespace = inner
+        .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
+        .collect();
+    let ignored = ignored.join("; ");
+    tracing::warn!(pod = %add.pod_name, %nic, kept = %selection.class, %ignored, "pools of a lower class are ignored");
+    let note = format!(
+        "IPPools of NIC {nic} are ignored, only the {}s count: {ignored}",
+        selection.class
+    );
+    add.inner
         .ports
-        .view
-        .namespace(&request.attachment.namespace)
-        .unwrap_or_else(|| nothing.clone());
-    let node = inner.ports.view.node().unwrap_or(nothing);
-    let pools = inner.ports.view.pools();
-    selection::select(&Question {
-        pod: &add.pod,
-        nic: &request.attachment.nic,
-        node_name: &inner.options.node_name,
-        node: &node,
-        namespace: &namespace,
-        pools: &pools,
-        configured: (&request.default_ipv4_pools, &request.default_ipv6_pools),
-        enabled: (inner.options.enable_ipv4, inner.options.enable_ipv6),
-        network: network
-            .as_ref()
-            .map(|(namespace, name)| format!("{namespace}/{name}"))
-            .as_deref(),
-        agent_namespace: &inner.options.namespace,
-    })
+        .events
+        .warn_pod(&add.pod, EVENT_IGNORED, &nic, note);
 }
 
-/// Namespace and name of the network that the NIC is attached to, as Multus's annotations say.
-pub(super) fn network_of(inner: &Inner, add: &Add) -> Result<Option<(String, String)>, IpamError> {
-    let none = std::collections::BTreeMap::new();
-    let annotations = add.pod.metadata.annotations.as_ref().unwrap_or(&none);
-    let attachment = &add.request.attachment;
-    let network = multus::network_of(
-        &attachment.nic,
-        annotations,
-        &attachment.namespace,
-        inner.options.default_network.as_deref(),
-    )?;
-    Ok(network.map(|network| (network.namespace, network.name)))
+/// What the ADD would decide for the NIC.
+pub(super) fn explain(inner: &Inner, request: &AddRequest) -> Result<Explanation, IpamError> {
+    let attachment = &request.attachment;
+    let pod = inner.ports.view.pod(&attachment.namespace, &attachment.name);
+    let pod = pod.ok_or_else(|| IpamError::PodUnknown {
+        pod: attachment.pod(),
+        why: format!(
+            "node {} has no such pod; ask the agent of the pod's node (kubectl get pod -o wide)",
+            inner.options.node_name
+        ),
+    })?;
+    let mut request = request.clone();
+    if request.default_ipv4_pools.is_empty() && request.default_ipv6_pools.is_empty() {
+        let network = network_of(inner, &pod, &attachment.namespace, &attachment.nic)?;
+        let config = network.and_then(|of| inner.ports.view.multus_config(&of.namespace, &of.name));
+        if let Some(pools) = config.as_deref().and_then(|config| config.spec.default_pools()) {
+            request.default_ipv4_pools.clone_from(&pools.ipv4);
+            request.default_ipv6_pools.clone_from(&pools.ipv6);
+        }
+    }
+    let asked = Asked::of(inner, &pod, &request, &attachment.nic)?;
+    let mut explanation = asked.with(explain::explain);
+    let name = owner::endpoint_name(&pod, inner.options.returning);
+    let endpoint = inner.ports.endpoints.known_endpoint(&attachment.namespace, &name);
+    let mine = endpoint.filter(|endpoint| Some(&endpoint.status.current.uid) == pod.metadata.uid.as_ref());
+    explanation.recorded = mine.and_then(|endpoint| {
+        let recorded = super::endpoint::nic_or_slot(&endpoint, &attachment.nic);
+        recorded.cloned()
+    });
+    Ok(explanation)
+}
+
+/// What the selection of a pod's NIC is asked with.
+pub(super) struct Asked<'a> {
+    inner: &'a Inner,
+    pod: &'a k8s_openapi::api::core::v1::Pod,
+    request: &'a AddRequest,
+    nic: &'a str,
+    network: Option<NetworkRef>,
+    further: Vec<NetworkRef>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the pod's networks.
+    pub(super) fn of(
+        inner: &'a Inner,
+        pod: &'a k8s_openapi::api::core::v1::Pod,
+        request: &'a AddRequest,
+        nic: &'a str,
+    ) -> Result<Self, IpamError> {
+        let annotations = annotations_of(pod);
+        let namespace = &request.attachment.namespace;
+        let slots = annotations.contains_key(annotation::POD_POOLS);
+        let further = match annotations.get(annotation::MULTUS_NETWORKS) {
+            Some(text) if slots => multus::parse_networks(text, namespace)?,
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            inner,
+            pod,
+            request,
+            nic,
+            network: network_of(inner, pod, namespace, nic)?,
+            further: further.into_iter().map(|network| network.network).collect(),
+        })
+    }
+
+    /// Asks the selection something.
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&Question<'_>) -> T) -> T {
+        let view = &self.inner.ports.view;
+        let options = &self.inner.options;
+        let nothing = Arc::new(Marks::default());
+        let namespace = view
+            .namespace(&self.request.attachment.namespace)
+            .unwrap_or_else(|| nothing.clone());
+        let node = view.node().unwrap_or(nothing);
+        let text = |network: &NetworkRef| format!("{}/{}", network.namespace, network.name);
+        let further: Vec<String> = self.further.iter().map(text).collect();
+        ask(&Question {
+            pod: self.pod,
+            nic: self.nic,
+            node_name: &options.node_name,
+            node: &node,
+            namespace: &namespace,
+            pools: &view.pools(),
+            configured: (&self.request.default_ipv4_pools, &self.request.default_ipv6_pools),
+            enabled: (options.enable_ipv4, options.enable_ipv6),
+            network: self.network.as_ref().map(text).as_deref(),
+            further_networks: &further,
+            agent_namespace: &options.namespace,
+        })
+    }
+}
+
+/// The network that a NIC is attached to, as Multus's annotations say.
+pub(super) fn network_of(
+    inner: &Inner,
+    pod: &k8s_openapi::api::core::v1::Pod,
+    namespace: &str,
+    nic: &str,
+) -> Result<Option<NetworkRef>, IpamError> {
+    let default = inner.options.default_network.as_deref();
+    Ok(multus::network_of(nic, annotations_of(pod), namespace, default)?)
 }

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::Inner;
-use super::endpoint;
+use super::{del, endpoint};
 use crate::error::IpamError;
 use crate::request::CheckRequest;
 
@@ -17,7 +17,7 @@ pub(super) fn run(inner: &Inner, request: &CheckRequest) -> Result<(), IpamError
     let endpoint = inner
         .ports
         .endpoints
-        .known_endpoint(&attachment.namespace, &attachment.name)
+        .known_endpoint(&attachment.namespace, &del::endpoint_name(inner, attachment))
         .filter(|endpoint| attachment.uid.is_empty() || endpoint.status.current.uid == attachment.uid)
         .ok_or_else(|| unknown("it has no SpiderEndpoint on this node".to_owned()))?;
     let nic = endpoint::nic(&endpoint, &attachment.nic)

@@ -2,31 +2,21 @@
 //! namespace, for pods that still live or never were here.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use orbweaver_api::address_set::Family;
+use k8s_openapi::api::core::v1::Pod;
 use orbweaver_api::claims;
-use orbweaver_api::endpoint::{NicAllocation, SpiderEndpoint};
-use orbweaver_api::pool::{PoolMode, SpiderIPPool};
-use orbweaver_api::provider::ReleaseRequest;
+use orbweaver_api::endpoint::SpiderEndpoint;
+use orbweaver_api::pool::SpiderIPPool;
 
 use super::Inner;
-use super::endpoint::address;
 use super::identity::is_dead;
+use super::owner::{self, Owner};
+use super::release::{Release, Target, targets_of};
 use super::stages::Stages;
-use crate::error::{IpamError, PoolError, ProviderError, Stage};
-use crate::pool::effect::UnclaimReason;
-use crate::provider::CallClass;
-use crate::request::DelRequest;
+use crate::error::{IpamError, Stage};
+use crate::request::{Attachment, DelRequest};
 use crate::store::StoreError;
-
-/// A claim to take back.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Target {
-    pool: Arc<str>,
-    address: IpAddr,
-}
 
 /// Serves the request; the pod's turn is held by the caller.
 pub(super) async fn run(inner: Arc<Inner>, request: DelRequest, stages: Stages) -> Result<(), IpamError> {
@@ -42,53 +32,57 @@ pub(super) async fn run(inner: Arc<Inner>, request: DelRequest, stages: Stages) 
         return Ok(());
     }
     stages.enter(Stage::Release);
-    let endpoint = own_endpoint(&inner, &request).await?;
-    let targets = targets(&inner, endpoint.as_deref(), &attachment.uid);
-    release_sub_enis(&inner, &request, endpoint.as_deref(), &targets).await?;
-    let mut failed = None;
-    for target in &targets {
-        match inner
-            .unclaim(
-                &target.pool,
-                target.address,
-                &attachment.uid.as_str().into(),
-                UnclaimReason::Release,
-            )
-            .await
-        {
-            Ok(_) | Err(PoolError::Gone) => {
-                tracing::info!(%pod, pool = %target.pool, address = %target.address, "released");
-            }
-            Err(error) => failed = failed.or(Some((target, error.to_string()))),
+    let named = find_endpoint(&inner, &request).await?;
+    let comes_back = comes_back(&inner, &request, named.as_deref()).await?;
+    let mine = named
+        .clone()
+        .filter(|endpoint| endpoint.status.current.uid == attachment.uid);
+    let mut targets = targets(&inner, mine.as_deref(), &attachment.uid);
+    if comes_back {
+        let kept = named.iter().flat_map(|endpoint| &endpoint.status.current.ips);
+        for target in kept.flat_map(targets_of) {
+            targets.remove(&target);
         }
+        tracing::info!(%pod, "DEL of a pod that comes back: it keeps its addresses");
     }
-    if let Some((target, why)) = failed {
-        return Err(IpamError::Release {
-            what: format!("{} of pool {}", target.address, target.pool),
-            why,
-        });
+    let records = mine
+        .iter()
+        .flat_map(|endpoint| &endpoint.status.current.ips)
+        .cloned();
+    let release = Release {
+        inner: &inner,
+        attachment,
+        uid: &attachment.uid.as_str().into(),
+        node: mine.as_deref().map_or(&*inner.options.node_name, |endpoint| {
+            endpoint.status.current.node.as_str()
+        }),
+        deadline: request.deadline,
+        request_id: &request.request_id,
+    };
+    release.all(&records.collect::<Vec<_>>(), &targets).await?;
+    match mine.filter(|_| !comes_back) {
+        Some(endpoint) => remove(&inner, &request, &endpoint).await,
+        None => Ok(()),
     }
-    if let Some(endpoint) = endpoint {
-        inner
-            .ports
-            .endpoints
-            .remove_endpoint(&endpoint, request.deadline)
-            .await
-            .map_err(|error| IpamError::Release {
-                what: format!("SpiderEndpoint {pod}"),
-                why: error.to_string(),
-            })?;
-    }
-    Ok(())
+}
+
+async fn remove(inner: &Inner, request: &DelRequest, endpoint: &SpiderEndpoint) -> Result<(), IpamError> {
+    let removed = inner
+        .ports
+        .endpoints
+        .remove_endpoint(endpoint, request.deadline)
+        .await;
+    removed.map_err(|error| IpamError::Release {
+        what: format!("SpiderEndpoint {}", request.attachment.pod()),
+        why: error.to_string(),
+    })
 }
 
 /// A pod that the watch shows alive may have ended a moment ago: then, and only then, the API server is asked.
 /// Dead and gone are for ever, so the watch's word is enough for those.
 async fn lives(inner: &Inner, request: &DelRequest) -> Result<bool, IpamError> {
     let attachment = &request.attachment;
-    let is_alive = |pod: &k8s_openapi::api::core::v1::Pod| {
-        pod.metadata.uid.as_deref() == Some(&attachment.uid) && !is_dead(pod)
-    };
+    let is_alive = |pod: &Pod| pod.metadata.uid.as_deref() == Some(&attachment.uid) && !is_dead(pod);
     if !inner
         .ports
         .view
@@ -109,160 +103,105 @@ async fn lives(inner: &Inner, request: &DelRequest) -> Result<bool, IpamError> {
         })
 }
 
-/// The endpoint, if it is this pod's and not a namesake's.
-async fn own_endpoint(inner: &Inner, request: &DelRequest) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
+/// The endpoint of that name: this life's, an earlier one's, or a namesake's.
+async fn find_endpoint(
+    inner: &Inner,
+    request: &DelRequest,
+) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
     let attachment = &request.attachment;
-    let store = &inner.ports.endpoints;
-    let endpoint = match store.known_endpoint(&attachment.namespace, &attachment.name) {
-        Some(endpoint) => Some(endpoint),
-        None => match store
-            .read_endpoint(&attachment.namespace, &attachment.name, request.deadline)
-            .await
-        {
-            Ok(endpoint) => Some(endpoint),
-            Err(StoreError::NotFound) => None,
-            Err(error) => {
-                let what = format!("SpiderEndpoint {}", attachment.pod());
-                return Err(IpamError::Release {
-                    what,
-                    why: error.to_string(),
-                });
-            }
-        },
+    let (store, name) = (&inner.ports.endpoints, endpoint_name(inner, attachment));
+    if let Some(known) = store.known_endpoint(&attachment.namespace, &name) {
+        return Ok(Some(known));
+    }
+    match store
+        .read_endpoint(&attachment.namespace, &name, request.deadline)
+        .await
+    {
+        Ok(endpoint) => Ok(Some(endpoint)),
+        Err(StoreError::NotFound) => Ok(None),
+        Err(error) => Err(IpamError::Release {
+            what: format!("SpiderEndpoint {}/{name}", attachment.namespace),
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// By the pod where it is known, else by its claims, which carry the endpoint's name.
+pub(super) fn endpoint_name(inner: &Inner, attachment: &Attachment) -> String {
+    let view = &inner.ports.view;
+    let pod = view.pod(&attachment.namespace, &attachment.name);
+    if let Some(pod) =
+        pod.filter(|pod| attachment.uid.is_empty() || pod.metadata.uid.as_deref() == Some(&attachment.uid))
+    {
+        return owner::endpoint_name(&pod, inner.options.returning);
+    }
+    let prefix = format!("{}/", attachment.namespace);
+    let claimed = view.pools().into_iter().find_map(|pool| {
+        let (_, claimant) = claimed_in(&pool, &attachment.uid).into_iter().next()?;
+        claimant.strip_prefix(&prefix).map(str::to_owned)
+    });
+    claimed.unwrap_or_else(|| attachment.name.clone())
+}
+
+/// True when the pod's addresses outlive it (reference §2.13 item 5).
+async fn comes_back(
+    inner: &Inner,
+    request: &DelRequest,
+    endpoint: Option<&SpiderEndpoint>,
+) -> Result<bool, IpamError> {
+    let attachment = &request.attachment;
+    let returning = inner.options.returning;
+    let pod = inner.ports.view.pod(&attachment.namespace, &attachment.name);
+    let pod = pod.filter(|pod| pod.metadata.uid.as_deref() == Some(&attachment.uid));
+    let by_pod = pod
+        .as_deref()
+        .and_then(|pod| Some((owner::stateful(pod, returning)?, Owner::of(pod).name)));
+    let by_endpoint = || {
+        let status = &endpoint?.status;
+        let kind = owner::stateful_kind(&status.owner_controller_type, returning)?;
+        Some((kind, status.owner_controller_name.clone()))
     };
-    Ok(endpoint.filter(|endpoint| endpoint.status.current.uid == attachment.uid))
+    let Some((kind, name)) = by_pod.or_else(by_endpoint) else {
+        return Ok(false);
+    };
+    let owner = inner
+        .ports
+        .owners
+        .stateful_owner(kind, &attachment.namespace, &name, request.deadline)
+        .await
+        .map_err(|error| IpamError::Release {
+            what: format!("what pod {} holds", attachment.pod()),
+            why: format!("whether {kind:?} {name} wants it back cannot be told: {error}"),
+        })?;
+    Ok(owner::comes_back(&attachment.name, &name, owner.as_ref()))
 }
 
 /// Everything the pod holds: what its endpoint says, and what pools say.
 fn targets(inner: &Inner, endpoint: Option<&SpiderEndpoint>, uid: &str) -> BTreeSet<Target> {
-    let mut targets = BTreeSet::new();
-    for nic in endpoint.iter().flat_map(|endpoint| &endpoint.status.current.ips) {
-        for (family, pool) in [(Family::V4, &nic.ipv4_pool), (Family::V6, &nic.ipv6_pool)] {
-            if let (Some(address), Some(pool)) = (address(nic, family), pool) {
-                targets.insert(Target {
-                    pool: pool.as_str().into(),
-                    address,
-                });
-            }
-        }
-    }
+    let records = endpoint.iter().flat_map(|endpoint| &endpoint.status.current.ips);
+    let mut targets: BTreeSet<Target> = records.flat_map(targets_of).collect();
     for pool in inner.ports.view.pools() {
-        targets.extend(claimed_in(&pool, uid));
+        targets.extend(claimed_in(&pool, uid).into_iter().map(|(target, _)| target));
     }
     targets
 }
 
-fn claimed_in(pool: &SpiderIPPool, uid: &str) -> Vec<Target> {
+/// What a pool says is that UID's, and under which name.
+fn claimed_in(pool: &SpiderIPPool, uid: &str) -> Vec<(Target, String)> {
     let text = pool
         .status
         .as_ref()
         .and_then(|status| status.allocated_ips.as_deref());
     // Most pools know nothing of the pod: looking for its UID is much cheaper than reading the text.
-    let Some(text) = text.filter(|text| text.contains(uid)) else {
+    let Some(text) = text.filter(|text| !uid.is_empty() && text.contains(uid)) else {
         return Vec::new();
     };
     let name: Arc<str> = pool.metadata.name.as_deref().unwrap_or_default().into();
     let claims = claims::decode(Some(text)).unwrap_or_default();
     let own = claims.into_iter().filter(|(_, claim)| claim.pod_uid == uid);
-    own.map(|(address, _)| Target {
-        pool: name.clone(),
-        address,
+    own.map(|(address, claim)| {
+        let pool = name.clone();
+        (Target { pool, address }, claim.pod)
     })
     .collect()
-}
-
-/// Provider first, pool second (seed): plain pools on a provider network only, once for each sub-ENI.
-async fn release_sub_enis(
-    inner: &Inner,
-    request: &DelRequest,
-    endpoint: Option<&SpiderEndpoint>,
-    targets: &BTreeSet<Target>,
-) -> Result<(), IpamError> {
-    let Some(provider) = &inner.ports.provider else {
-        return Ok(());
-    };
-    let attachment = &request.attachment;
-    for target in sub_enis(inner, endpoint, targets) {
-        let Some(pool) = inner.ports.view.pool(&target.pool) else {
-            continue;
-        };
-        let what = || format!("the sub-ENI of {} of pool {}", target.address, target.pool);
-        if !inner.releases.may_send(&target.pool, target.address) {
-            let why = "an earlier release may still be executing".to_owned();
-            return Err(IpamError::Release { what: what(), why });
-        }
-        let node = endpoint.map_or(&*inner.options.node_name, |endpoint| {
-            endpoint.status.current.node.as_str()
-        });
-        let body = ReleaseRequest {
-            pod_name: attachment.name.clone(),
-            pod_namespace: attachment.namespace.clone(),
-            pod_uid: attachment.uid.clone(),
-            node_name: node.to_owned(),
-            parent_nic_mac: String::new(),
-            subnet: pool.spec.subnet.clone(),
-            ip_address: target.address.to_string(),
-            pool_name: target.pool.to_string(),
-        };
-        let released = provider
-            .release(
-                body,
-                CallClass::Release,
-                request.deadline,
-                request.request_id.clone(),
-            )
-            .await;
-        if let Err(error) = released {
-            if let ProviderError::Unknown { may_run_for, .. } = &error {
-                inner
-                    .releases
-                    .unsettled(&target.pool, target.address, *may_run_for);
-            }
-            return Err(IpamError::Release {
-                what: what(),
-                why: error.to_string(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// One address for each sub-ENI that a release must name: IPv4 where there is one.
-fn sub_enis(inner: &Inner, endpoint: Option<&SpiderEndpoint>, targets: &BTreeSet<Target>) -> Vec<Target> {
-    let is_plain = |pool: &str| {
-        inner
-            .ports
-            .view
-            .pool(pool)
-            .is_some_and(|pool| pool.mode() == PoolMode::Plain)
-    };
-    let nics: &[NicAllocation] = endpoint.map_or(&[], |endpoint| &endpoint.status.current.ips);
-    let mut named = Vec::new();
-    let mut covered = BTreeSet::new();
-    for nic in nics {
-        let of = |family, pool: &Option<String>| {
-            Some(Target {
-                pool: pool.as_deref()?.into(),
-                address: address(nic, family)?,
-            })
-        };
-        let both = [of(Family::V4, &nic.ipv4_pool), of(Family::V6, &nic.ipv6_pool)];
-        let by_provider = nic.mac.is_some() || nic.vlan.is_some_and(|vlan| vlan != 0);
-        let first = both
-            .iter()
-            .flatten()
-            .find(|target| is_plain(&target.pool))
-            .cloned();
-        named.extend(first.filter(|_| by_provider));
-        covered.extend(both.into_iter().flatten());
-    }
-    // Claims without a record are of an ADD that the provider failed: whether it did anything is not known,
-    // and releasing what is not there is a success.
-    named.extend(
-        targets
-            .iter()
-            .filter(|target| !covered.contains(target) && is_plain(&target.pool))
-            .cloned(),
-    );
-    named
 }

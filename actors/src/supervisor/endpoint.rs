@@ -6,11 +6,14 @@ use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use orbweaver_api::FINALIZER;
 use orbweaver_api::address_set::Family;
+use orbweaver_api::annotation::PodRoute;
 use orbweaver_api::endpoint::{EndpointStatus, NicAllocation, PodAllocation, SpiderEndpoint};
 
-use super::add::{Add, Held};
-use super::identity::Owner;
-use crate::request::{AddRequest, Allocated, AllocatedAddress};
+use super::add::Add;
+use super::nics::NicHeld;
+use super::owner::Owner;
+use super::routes;
+use crate::request::{Allocated, AllocatedAddress};
 use crate::store::StoreError;
 
 /// Writes tried when other writers of the same endpoint are met. There is one agent per pod and one request
@@ -36,40 +39,36 @@ pub(super) fn address(nic: &NicAllocation, family: Family) -> Option<IpAddr> {
     text?.parse::<IpNet>().ok().map(|net| net.addr())
 }
 
-/// Addresses of the endpoint's other NICs.
-pub(super) fn addresses_of_others(endpoint: &SpiderEndpoint, nic: &str) -> Vec<IpAddr> {
+/// What a NIC has, or the first slot that no NIC has taken (reference §2.10).
+pub(super) fn nic_or_slot<'a>(endpoint: &'a SpiderEndpoint, name: &str) -> Option<&'a NicAllocation> {
+    nic(endpoint, name).or_else(|| nic(endpoint, ""))
+}
+
+/// Addresses of the endpoint's NICs other than the recorded one; without one, of all.
+pub(super) fn addresses_of_others(
+    endpoint: &SpiderEndpoint,
+    recorded: Option<&NicAllocation>,
+) -> Vec<IpAddr> {
     let others = endpoint
         .status
         .current
         .ips
         .iter()
-        .filter(|one| one.interface != nic);
+        .filter(|one| recorded != Some(*one));
     others
         .flat_map(|one| [address(one, Family::V4), address(one, Family::V6)])
         .flatten()
         .collect()
 }
 
-/// True when every address of the record was found claimed by the pod.
-pub(super) fn is_still_held(nic: &NicAllocation, held: &[Held]) -> bool {
-    [Family::V4, Family::V6]
-        .into_iter()
-        .filter_map(|family| address(nic, family))
-        .all(|address| {
-            held.iter().any(|held| {
-                held.claimed.address == address && held.claimed.found() && !held.claimed.provider_call
-            })
-        })
-}
-
-/// What the endpoint will say of this NIC.
-pub(super) fn nic_allocation(request: &AddRequest, held: &[Held]) -> NicAllocation {
+/// What the endpoint will say of this NIC; of `routes` it takes those that are its own.
+pub(super) fn nic_allocation(of: &NicHeld, routes: &mut Vec<PodRoute>) -> NicAllocation {
     let mut nic = NicAllocation {
-        interface: request.attachment.nic.clone(),
-        clean_gateway: Some(request.clean_gateway),
+        interface: of.plan.nic.clone(),
+        clean_gateway: Some(of.plan.clean_gateway),
         ..NicAllocation::default()
     };
-    for held in held {
+    for held in &of.held {
         let facts = &held.claimed.facts;
         let with_prefix = Some(facts.with_prefix(held.claimed.address).to_string());
         let (pool, gateway) = (
@@ -84,6 +83,8 @@ pub(super) fn nic_allocation(request: &AddRequest, held: &[Held]) -> NicAllocati
         nic.vlan = nic.vlan.or(held.vlan.map(i64::from));
         nic.mac = nic.mac.take().or_else(|| held.mac.clone());
     }
+    let subnets: Vec<IpNet> = of.held.iter().map(|held| held.claimed.facts.subnet).collect();
+    nic.routes.extend(routes::take(routes, &subnets));
     nic
 }
 
@@ -126,36 +127,29 @@ pub(super) fn answer(nic: &NicAllocation) -> Result<Allocated, String> {
     })
 }
 
-/// Writes what a NIC got. An endpoint of an earlier pod of the same name is removed first; its claims are
+/// Writes what NICs got. An endpoint of an earlier pod of the same name is removed first; its claims are
 /// that pod's own affair.
-pub(super) async fn record(
-    add: &Add,
-    nic: NicAllocation,
-    owner: &Owner,
-    node: &str,
-) -> Result<(), StoreError> {
-    let attachment = &add.request.attachment;
+pub(super) async fn record(add: &Add, nics: Vec<NicAllocation>, owner: &Owner) -> Result<(), StoreError> {
+    let (namespace, name) = (&add.request.attachment.namespace, &add.endpoint_name);
     let (store, deadline) = (&add.inner.ports.endpoints, add.request.deadline);
-    let mut known = store.known_endpoint(&attachment.namespace, &attachment.name);
+    let mut known = store.known_endpoint(namespace, name);
     let mut last = StoreError::Conflict;
     for _ in 0..MAX_WRITES {
         let written = match known.as_deref() {
             None => {
                 store
-                    .create_endpoint(fresh(add, nic.clone(), owner, node), deadline)
+                    .create_endpoint(fresh(add, nics.clone(), owner), deadline)
                     .await
             }
             Some(mine)
                 if mine.status.current.uid == *add.uid && mine.metadata.deletion_timestamp.is_none() =>
             {
-                store
-                    .replace_endpoint(with_nic(mine, nic.clone()), deadline)
-                    .await
+                store.replace_endpoint(with_nics(mine, &nics), deadline).await
             }
             Some(stale) => {
                 store.remove_endpoint(stale, deadline).await?;
                 store
-                    .create_endpoint(fresh(add, nic.clone(), owner, node), deadline)
+                    .create_endpoint(fresh(add, nics.clone(), owner), deadline)
                     .await
             }
         };
@@ -163,10 +157,7 @@ pub(super) async fn record(
             Ok(_) => return Ok(()),
             Err(error @ (StoreError::Conflict | StoreError::AlreadyExists | StoreError::NotFound)) => {
                 last = error;
-                known = match store
-                    .read_endpoint(&attachment.namespace, &attachment.name, deadline)
-                    .await
-                {
+                known = match store.read_endpoint(namespace, name, deadline).await {
                     Ok(endpoint) => Some(endpoint),
                     Err(StoreError::NotFound) => None,
                     Err(error) => return Err(error),
@@ -178,7 +169,8 @@ pub(super) async fn record(
     Err(last)
 }
 
-fn fresh(add: &Add, nic: NicAllocation, owner: &Owner, node: &str) -> SpiderEndpoint {
+/// A stateless pod's endpoint goes with the pod; that of one that comes back stays.
+fn fresh(add: &Add, nics: Vec<NicAllocation>, owner: &Owner) -> SpiderEndpoint {
     let attachment = &add.request.attachment;
     let pod = OwnerReference {
         api_version: "v1".to_owned(),
@@ -190,17 +182,17 @@ fn fresh(add: &Add, nic: NicAllocation, owner: &Owner, node: &str) -> SpiderEndp
     };
     SpiderEndpoint {
         metadata: ObjectMeta {
-            name: Some(attachment.name.clone()),
+            name: Some(add.endpoint_name.clone()),
             namespace: Some(attachment.namespace.clone()),
             finalizers: Some(vec![FINALIZER.to_owned()]),
-            owner_references: owner.stateless.then(|| vec![pod]),
+            owner_references: add.stateful.is_none().then(|| vec![pod]),
             ..ObjectMeta::default()
         },
         status: EndpointStatus {
             current: PodAllocation {
                 uid: add.uid.to_string(),
-                node: node.to_owned(),
-                ips: vec![nic],
+                node: add.inner.options.node_name.to_string(),
+                ips: nics,
             },
             owner_controller_type: owner.kind.clone(),
             owner_controller_name: owner.name.clone(),
@@ -208,12 +200,16 @@ fn fresh(add: &Add, nic: NicAllocation, owner: &Owner, node: &str) -> SpiderEndp
     }
 }
 
-fn with_nic(endpoint: &SpiderEndpoint, nic: NicAllocation) -> SpiderEndpoint {
+/// A NIC's new word stands where its old one stood, where the slot was that it takes, or at the end.
+fn with_nics(endpoint: &SpiderEndpoint, nics: &[NicAllocation]) -> SpiderEndpoint {
     let mut endpoint = endpoint.clone();
     let ips = &mut endpoint.status.current.ips;
-    match ips.iter_mut().find(|one| one.interface == nic.interface) {
-        Some(place) => *place = nic,
-        None => ips.push(nic),
+    for nic in nics {
+        let named = ips.iter().position(|one| one.interface == nic.interface);
+        match named.or_else(|| ips.iter().position(|one| one.interface.is_empty())) {
+            Some(place) => ips[place] = nic.clone(),
+            None => ips.push(nic.clone()),
+        }
     }
     endpoint
 }

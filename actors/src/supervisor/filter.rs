@@ -1,39 +1,86 @@
 //! The filters that a candidate pool must pass, in the order of the seed and reference §2.3.
 
 use orbweaver_api::address_set::Family;
-use orbweaver_api::pool::SpiderIPPool;
+use orbweaver_api::annotation;
+use orbweaver_api::pool::{PoolMode, SpiderIPPool};
 
 use super::label_selector;
 use super::selection::{Question, labels_of};
 
-/// `Err` says why the pool drops out.
+/// A filter: `Err` says why the pool drops out.
+type Filter = fn(&Question<'_>, Family, &SpiderIPPool) -> Result<(), String>;
+
+/// Every filter with its name, in order. Exhaustion is the pool's own word, at the claim.
+pub(super) const FILTERS: [(&str, Filter); 8] = [
+    ("pair", |_, _, pool| sibling(pool)),
+    ("terminating", |_, _, pool| terminating(pool)),
+    ("disable", |_, _, pool| disabled(pool)),
+    ("ipVersion", |_, family, pool| version(family, pool)),
+    ("node", |question, _, pool| node(question, pool)),
+    ("namespace", |question, _, pool| namespace(question, pool)),
+    ("podAffinity", |question, _, pool| pod(question, pool)),
+    ("multusName", |question, _, pool| network(question, pool)),
+];
+
+/// `Err` is what the first filter that drops the pool says.
 pub(super) fn verdict(question: &Question<'_>, family: Family, pool: &SpiderIPPool) -> Result<(), String> {
-    let spec = &pool.spec;
+    FILTERS
+        .iter()
+        .try_for_each(|(_, filter)| filter(question, family, pool))
+}
+
+/// The IPv6 side of a pair goes out with its primary only (reference §6.5).
+fn sibling(pool: &SpiderIPPool) -> Result<(), String> {
+    let partner = pool
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotation::PAIR_POOL));
+    match partner {
+        Some(partner) if pool.mode() != PoolMode::Plain && pool.family() == Some(Family::V6) => Err(format!(
+            "it is the IPv6 side of a pair (annotation {}) and is handed out with {partner:?} only",
+            annotation::PAIR_POOL
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn terminating(pool: &SpiderIPPool) -> Result<(), String> {
     if pool.metadata.deletion_timestamp.is_some() {
         return Err("it is terminating".to_owned());
     }
-    if spec.disable == Some(true) {
+    Ok(())
+}
+
+fn disabled(pool: &SpiderIPPool) -> Result<(), String> {
+    if pool.spec.disable == Some(true) {
         return Err("it is disabled (spec.disable)".to_owned());
     }
+    Ok(())
+}
+
+fn version(family: Family, pool: &SpiderIPPool) -> Result<(), String> {
     match pool.family() {
-        Some(actual) if actual == family => {}
-        Some(actual) => return Err(format!("it is {actual}, not {family}")),
-        None => {
-            return Err(format!(
-                "its family cannot be told from spec.ipVersion {:?} and spec.subnet {:?}",
-                spec.ip_version, spec.subnet
-            ));
-        }
+        Some(actual) if actual == family => Ok(()),
+        Some(actual) => Err(format!("it is {actual}, not {family}")),
+        None => Err(format!(
+            "its family cannot be told from spec.ipVersion {:?} and spec.subnet {:?}",
+            pool.spec.ip_version, pool.spec.subnet
+        )),
     }
-    node(question, pool)?;
-    namespace(question, pool)?;
-    if let Some(selector) = &spec.pod_affinity
-        && !label_selector::matches(selector, labels_of(question.pod))
-            .map_err(|error| format!("spec.podAffinity: {error}"))?
-    {
-        return Err("spec.podAffinity does not match the pod's labels".to_owned());
+}
+
+fn pod(question: &Question<'_>, pool: &SpiderIPPool) -> Result<(), String> {
+    let Some(selector) = &pool.spec.pod_affinity else {
+        return Ok(());
+    };
+    let matches = label_selector::matches(selector, labels_of(question.pod))
+        .map_err(|error| format!("spec.podAffinity: {error}"))?;
+    if matches {
+        Ok(())
+    } else {
+        Err("spec.podAffinity does not match the pod's labels".to_owned())
     }
-    network(question, pool)
 }
 
 fn node(question: &Question<'_>, pool: &SpiderIPPool) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Who the pod is: found by name and UID, alive, and with somebody behind it.
+//! Who the pod is: found by name and UID, and alive.
 
 use std::sync::Arc;
 
@@ -69,51 +69,5 @@ pub(super) fn check_alive(pod: &Pod, name: &str) -> Result<(), IpamError> {
         Err(IpamError::PodDead { pod: name.to_owned() })
     } else {
         Ok(())
-    }
-}
-
-/// Who stands behind a pod, as its endpoint names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) kind: String,
-    pub(super) name: String,
-    /// The endpoint goes with the pod.
-    pub(super) stateless: bool,
-}
-
-impl Owner {
-    /// The controller that the pod itself names; a ReplicaSet's Deployment is told by the pod-template hash
-    /// in its name.
-    pub(super) fn of(pod: &Pod) -> Self {
-        let own = || Self {
-            kind: "Pod".to_owned(),
-            name: pod.metadata.name.clone().unwrap_or_default(),
-            stateless: true,
-        };
-        let owners = pod.metadata.owner_references.iter().flatten();
-        let Some(controller) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
-            return own();
-        };
-        let hash = pod
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("pod-template-hash"));
-        let deployment = hash.and_then(|hash| controller.name.strip_suffix(&format!("-{hash}")));
-        match (controller.kind.as_str(), deployment) {
-            ("ReplicaSet", Some(name)) => Self {
-                kind: "Deployment".to_owned(),
-                name: name.to_owned(),
-                stateless: true,
-            },
-            (kind, _) => {
-                let stateless = kind != "StatefulSet" && kind != "VirtualMachineInstance";
-                Self {
-                    kind: kind.to_owned(),
-                    name: controller.name.clone(),
-                    stateless,
-                }
-            }
-        }
     }
 }

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use orbweaver_api::address_set::Family;
-use orbweaver_api::annotation;
 use orbweaver_api::pool::{PoolMode, SpiderIPPool};
 
+pub use super::class::Class;
 use super::filter;
-use super::source::{self, Source};
+use super::resolve::{self, name_of};
+use super::source::{self, Item, Source};
 use crate::error::IpamError;
 use crate::store::Marks;
 
 /// Everything the decision is made from.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The pod.
     pub pod: &'a Pod,
@@ -37,6 +38,8 @@ pub struct Question<'a> {
     pub enabled: (bool, bool),
     /// The network that the NIC is attached to, `ns/name`, when it is known.
     pub network: Option<&'a str>,
+    /// The pod's further networks, `ns/name`, in their order.
+    pub further_networks: &'a [String],
     /// The namespace that a bare `multusName` means.
     pub agent_namespace: &'a str,
 }
@@ -50,32 +53,16 @@ impl Question<'_> {
         }
     }
 
-    /// A pool by name.
-    pub fn pool(&self, name: &str) -> Option<&Arc<SpiderIPPool>> {
-        self.pools
-            .iter()
-            .find(|pool| pool.metadata.name.as_deref() == Some(name))
-    }
-}
-
-/// What a pool is worth; a lower class is never used once a higher one is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// Paired primary pool in a dual-stack cluster: pair or nothing.
-    PairedPrimary,
-    /// Marked pool, node-level or global.
-    Marked,
-    /// Everything else.
-    Plain,
-}
-
-impl std::fmt::Display for Class {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::PairedPrimary => "paired provider pool",
-            Self::Marked => "provider pool",
-            Self::Plain => "plain pool",
-        })
+    /// The same question for a slot of nameless multi-NIC mode; slot 0 is the NIC in question.
+    pub(super) fn of_slot<'b>(&'b self, slot: usize, nic: &'b str) -> Question<'b> {
+        match slot.checked_sub(1) {
+            None => *self,
+            Some(further) => Question {
+                nic,
+                network: self.further_networks.get(further).map(String::as_str),
+                ..*self
+            },
+        }
     }
 }
 
@@ -99,11 +86,15 @@ pub struct Candidates {
     pub dropped: Vec<Dropped>,
 }
 
-/// The decision.
+/// The decision for one NIC.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Where the candidates were named.
     pub source: Source,
+    /// The item's place when the annotation `ippools` names no NICs; `None`: the source speaks of this NIC.
+    pub slot: Option<usize>,
+    /// What the source says about the default route; `None`: nothing, the CNI configuration decides.
+    pub clean_gateway: Option<bool>,
     /// The class that was kept.
     pub class: Class,
     /// Pools of a lower class, ignored.
@@ -112,158 +103,152 @@ pub struct Selection {
     pub families: Vec<Candidates>,
 }
 
-/// Decides.
+/// Decides for the NIC in question.
 pub fn select(question: &Question<'_>) -> Result<Selection, IpamError> {
     let named = source::candidates(question)?;
-    let mut lists = Vec::new();
-    for (family, names) in [(Family::V4, &named.ipv4), (Family::V6, &named.ipv6)] {
-        if question.enabled(family) && !names.is_empty() {
-            lists.push((family, resolve(question, family, names)?));
-        }
-    }
+    let slot = named.nameless.then_some(0);
+    refuse_empty(question, decide(question, named.source, slot, &named.items[0])?)
+}
+
+/// Decides for the NIC in question and, where the pod's annotation `ippools` names no NICs, for every further
+/// item of it, in its order (reference §2.2 "nameless multi-NIC").
+pub fn select_all(question: &Question<'_>) -> Result<Vec<Selection>, IpamError> {
+    let named = source::candidates(question)?;
+    let items = named.items.iter().enumerate().map(|(place, item)| {
+        let nic = place.to_string();
+        let question = question.of_slot(place, &nic);
+        let slot = named.nameless.then_some(place);
+        refuse_empty(&question, decide(&question, named.source, slot, item)?)
+    });
+    items.collect()
+}
+
+/// The pools that a source names for one NIC, by family that is switched on; before class and filters.
+pub type Configured = Vec<(Family, Vec<Arc<SpiderIPPool>>)>;
+
+/// What a pod that came back is compared with (reference §2.7).
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The annotation `ippools` names no NICs: one item for each slot, else one for the NIC in question.
+    pub nameless: bool,
+    /// In their order.
+    pub items: Vec<Configured>,
+}
+
+/// The pools that are named for the NIC in question, and for every further item where `ippools` names no NICs.
+pub fn wanted(question: &Question<'_>) -> Result<Wanted, IpamError> {
+    let named = source::candidates(question)?;
+    let items = named.items.iter();
+    let items: Result<_, IpamError> = items.map(|item| lists(question, named.source, item)).collect();
+    Ok(Wanted {
+        nameless: named.nameless,
+        items: items?,
+    })
+}
+
+pub(super) fn lists(question: &Question<'_>, source: Source, item: &Item) -> Result<Configured, IpamError> {
+    let families = [(Family::V4, &item.pools.ipv4), (Family::V6, &item.pools.ipv6)];
+    let wanted = families
+        .into_iter()
+        .filter(|(family, names)| question.enabled(*family) && !names.is_empty());
+    wanted
+        .map(|(family, names)| Ok((family, resolve::pools(question, source, family, names)?)))
+        .collect()
+}
+
+/// The decision, even where filters left nothing.
+pub(super) fn decide(
+    question: &Question<'_>,
+    source: Source,
+    slot: Option<usize>,
+    item: &Item,
+) -> Result<Selection, IpamError> {
+    let lists = lists(question, source, item)?;
     if lists.is_empty() {
-        let message = format!(
-            "the pools named by {} are all of a family that is switched off",
-            named.source
-        );
+        let message = format!("the pools named by {source} are all of a family that is switched off");
         return Err(IpamError::NoPool(message.into()));
     }
     let dual_stack = question.enabled == (true, true);
     let configured = lists.iter().flat_map(|(_, pools)| pools);
-    let class = configured
-        .map(|pool| class_of(pool, dual_stack))
-        .min()
-        .unwrap_or(Class::Plain);
+    let class = configured.map(|pool| Class::of(pool, dual_stack)).min();
     let mut selection = Selection {
-        source: named.source,
-        class,
+        source,
+        slot,
+        clean_gateway: item.clean_gateway,
+        class: class.unwrap_or(Class::Plain),
         ignored: Vec::new(),
         families: Vec::new(),
     };
     for (family, pools) in lists {
-        let candidates = keep_class(question, family, pools, dual_stack, &mut selection);
-        if let Some(candidates) = candidates {
-            selection.families.push(candidates?);
+        let kept = keep_class(pools, dual_stack, &mut selection);
+        if !kept.is_empty() {
+            selection.families.push(filtered(question, family, kept));
         }
     }
     Ok(selection)
 }
 
-fn resolve(
-    question: &Question<'_>,
-    family: Family,
-    names: &[String],
-) -> Result<Vec<Arc<SpiderIPPool>>, IpamError> {
-    let mut pools: Vec<Arc<SpiderIPPool>> = Vec::with_capacity(names.len());
-    for name in names {
-        let invalid = |problem: String| IpamError::InvalidRequest(problem.into());
-        let pool = question.pool(name).ok_or_else(|| {
-            let hint = if name.contains(['*', '?', '[']) {
-                "; patterns are not supported, name each pool"
-            } else {
-                ""
-            };
-            IpamError::NoPool(format!("IPPool {name:?} does not exist{hint}").into())
-        })?;
-        if pools
-            .iter()
-            .any(|known| known.metadata.name == pool.metadata.name)
-        {
-            return Err(invalid(format!(
-                "IPPool {name:?} is named twice for {family}; name it once"
-            )));
-        }
-        match pool.family() {
-            Some(actual) if actual != family => {
-                return Err(invalid(format!(
-                    "IPPool {name:?} is {actual} but is named as {family}; move it to the other list"
-                )));
-            }
-            _ => pools.push(pool.clone()),
-        }
-    }
-    Ok(pools)
-}
-
-fn class_of(pool: &SpiderIPPool, dual_stack: bool) -> Class {
-    let annotated = |key: &str| {
-        pool.metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key(key))
-    };
-    match pool.mode() {
-        PoolMode::Plain => Class::Plain,
-        PoolMode::NodeLevel | PoolMode::Global => {
-            let primary = annotated(annotation::PAIR_POOL) && pool.family() == Some(Family::V4);
-            if dual_stack && primary {
-                Class::PairedPrimary
-            } else {
-                Class::Marked
-            }
-        }
-    }
-}
-
-/// Keeps the class, filters and orders one family; `None` when the class left nothing of it.
+/// Sets pools of a lower class aside.
 fn keep_class(
-    question: &Question<'_>,
-    family: Family,
     pools: Vec<Arc<SpiderIPPool>>,
     dual_stack: bool,
     selection: &mut Selection,
-) -> Option<Result<Candidates, IpamError>> {
+) -> Vec<Arc<SpiderIPPool>> {
+    let class = selection.class;
     let (kept, lower): (Vec<_>, Vec<_>) = pools
         .into_iter()
-        .partition(|pool| class_of(pool, dual_stack) == selection.class);
-    for pool in &lower {
-        selection.ignored.push(Dropped {
-            pool: pool.metadata.name.clone().unwrap_or_default(),
-            reason: format!(
-                "a {} is configured beside it, and a {} never stands in for one",
-                selection.class,
-                class_of(pool, dual_stack)
-            ),
-        });
-    }
-    if kept.is_empty() {
-        return None;
-    }
+        .partition(|pool| Class::of(pool, dual_stack) == class);
+    selection.ignored.extend(lower.iter().map(|pool| Dropped {
+        pool: name_of(pool).to_owned(),
+        reason: format!(
+            "a {class} is configured beside it, and a {} never stands in for one",
+            Class::of(pool, dual_stack)
+        ),
+    }));
+    kept
+}
+
+/// Filters and orders one family.
+fn filtered(question: &Question<'_>, family: Family, pools: Vec<Arc<SpiderIPPool>>) -> Candidates {
     let mut candidates = Candidates {
         family,
         pools: Vec::new(),
         dropped: Vec::new(),
     };
-    let names: Vec<&str> = kept
-        .iter()
-        .filter_map(|pool| pool.metadata.name.as_deref())
-        .collect();
-    for pool in &kept {
-        match filter::verdict(question, family, pool) {
-            Ok(()) => candidates.pools.push(pool.clone()),
-            Err(reason) => {
-                candidates.dropped.push(Dropped {
-                    pool: pool.metadata.name.clone().unwrap_or_default(),
-                    reason,
-                });
-            }
+    for pool in pools {
+        match filter::verdict(question, family, &pool) {
+            Ok(()) => candidates.pools.push(pool),
+            Err(reason) => candidates.dropped.push(Dropped {
+                pool: name_of(&pool).to_owned(),
+                reason,
+            }),
         }
     }
-    if candidates.pools.is_empty() {
-        let reasons: Vec<String> = candidates
-            .dropped
-            .iter()
-            .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
-            .collect();
-        let message = format!(
-            "all {family} IPPools {names:?} of {} filtered out: [{}]",
-            question.nic,
-            reasons.join(", ")
-        );
-        return Some(Err(IpamError::NoPool(message.into())));
+    candidates.pools.sort_by_cached_key(|pool| order_key(pool));
+    candidates
+}
+
+fn refuse_empty(question: &Question<'_>, selection: Selection) -> Result<Selection, IpamError> {
+    match selection.families.iter().find(|family| family.pools.is_empty()) {
+        Some(empty) => Err(nothing_left(question.nic, empty)),
+        None => Ok(selection),
     }
-    candidates.pools.sort_by_key(|pool| order_key(pool));
-    Some(Ok(candidates))
+}
+
+/// Each pool with its reason (reference §2.3).
+pub(super) fn nothing_left(nic: &str, candidates: &Candidates) -> IpamError {
+    let dropped = &candidates.dropped;
+    let names: Vec<&str> = dropped.iter().map(|dropped| dropped.pool.as_str()).collect();
+    let reasons: Vec<String> = dropped
+        .iter()
+        .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
+        .collect();
+    let message = format!(
+        "all {} IPPools {names:?} of {nic} filtered out: [{}]",
+        candidates.family,
+        reasons.join(", ")
+    );
+    IpamError::NoPool(message.into())
 }
 
 /// The more a pool says about who may use it, the earlier it is tried; the sort is stable, so equals stay in
@@ -283,8 +268,14 @@ fn order_key(pool: &SpiderIPPool) -> (bool, [bool; 6]) {
     )
 }
 
-/// An object's labels, empty when it has none.
+static NONE: BTreeMap<String, String> = BTreeMap::new();
+
+/// A pod's labels, empty when it has none.
 pub(super) fn labels_of(pod: &Pod) -> &BTreeMap<String, String> {
-    static NONE: BTreeMap<String, String> = BTreeMap::new();
     pod.metadata.labels.as_ref().unwrap_or(&NONE)
+}
+
+/// A pod's annotations, empty when it has none.
+pub(super) fn annotations_of(pod: &Pod) -> &BTreeMap<String, String> {
+    pod.metadata.annotations.as_ref().unwrap_or(&NONE)
 }

@@ -1,17 +1,23 @@
 //! Where the candidate pools are named: the first place that names any wins, nothing is merged (seed "IP
 //! Allocation", reference §2.2).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use orbweaver_api::annotation::{self, MalformedAnnotation, PoolLists};
+use orbweaver_api::address_set::Family;
+use orbweaver_api::annotation::{self, MalformedAnnotation, NicPools, PoolLists};
 use orbweaver_api::pool::SpiderIPPool;
 
-use super::selection::Question;
+use super::selection::{Question, annotations_of};
 use crate::error::IpamError;
 
-/// The place that named the candidates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The place that named the candidates, highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// The pod's annotations `subnet` and `subnets`; no pools are made of them yet.
+    Subnet,
+    /// The pod's annotation `ippools`.
+    PodPools,
     /// The pod's annotation `ippool`.
     Pod,
     /// The namespace's annotations.
@@ -22,9 +28,23 @@ pub enum Source {
     ClusterDefault,
 }
 
+impl Source {
+    /// Every place, highest first.
+    pub const ALL: [Self; 6] = [
+        Self::Subnet,
+        Self::PodPools,
+        Self::Pod,
+        Self::Namespace,
+        Self::Configuration,
+        Self::ClusterDefault,
+    ];
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Subnet => "the pod's annotation ipam.spidernet.io/subnet or subnets",
+            Self::PodPools => "the pod's annotation ipam.spidernet.io/ippools",
             Self::Pod => "the pod's annotation ipam.spidernet.io/ippool",
             Self::Namespace => "the namespace's annotations",
             Self::Configuration => "the CNI configuration",
@@ -33,56 +53,134 @@ impl fmt::Display for Source {
     }
 }
 
-/// Candidates by family, in the order in which they were named.
+/// What was named, and where.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) source: Source,
-    pub(super) ipv4: Vec<String>,
-    pub(super) ipv6: Vec<String>,
+    /// `ippools` names no NICs: the items are slots, taken by NICs in their order.
+    pub(super) nameless: bool,
+    /// The first is for the NIC in question; further ones only when nameless.
+    pub(super) items: Vec<Item>,
 }
 
-/// Pod annotations that decide about pools and are not understood yet: to pass over them would give the pod
-/// addresses that its owner did not ask for.
-const NOT_SUPPORTED: [&str; 3] = [
-    annotation::POD_SUBNET,
-    annotation::POD_SUBNETS,
-    annotation::POD_POOLS,
-];
+/// Candidates of one NIC by family, in the order in which they were named; patterns as they were written.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) clean_gateway: Option<bool>,
+    pub(super) pools: PoolLists,
+}
+
+impl Named {
+    fn one(source: Source, ipv4: Vec<String>, ipv6: Vec<String>) -> Self {
+        let pools = PoolLists { ipv4, ipv6 };
+        let item = Item {
+            clean_gateway: None,
+            pools,
+        };
+        Self {
+            source,
+            nameless: false,
+            items: vec![item],
+        }
+    }
+}
+
+/// What a place says, as written; `None`: nothing. For those who ask why.
+pub(super) fn says(question: &Question<'_>, source: Source) -> Option<String> {
+    let annotations = annotations_of(question.pod);
+    let written = |annotations: &BTreeMap<String, String>, keys: &[&str]| {
+        let found: Vec<String> = keys
+            .iter()
+            .filter_map(|key| Some(format!("{key}: {}", annotations.get(*key)?)))
+            .collect();
+        (!found.is_empty()).then(|| found.join(", "))
+    };
+    match source {
+        Source::Subnet => written(annotations, &[annotation::POD_SUBNETS, annotation::POD_SUBNET]),
+        Source::PodPools => written(annotations, &[annotation::POD_POOLS]),
+        Source::Pod => written(annotations, &[annotation::POD_POOL]),
+        Source::Namespace => written(
+            &question.namespace.annotations,
+            &[
+                annotation::NAMESPACE_IPV4_POOLS,
+                annotation::NAMESPACE_IPV4_POOLS_SEED,
+                annotation::NAMESPACE_IPV6_POOLS,
+                annotation::NAMESPACE_IPV6_POOLS_SEED,
+            ],
+        ),
+        Source::Configuration => {
+            let (ipv4, ipv6) = question.configured;
+            (!ipv4.is_empty() || !ipv6.is_empty()).then(|| format!("IPv4 {ipv4:?}, IPv6 {ipv6:?}"))
+        }
+        Source::ClusterDefault => {
+            let Item { pools, .. } = cluster_default(question).ok()?.items.into_iter().next()?;
+            Some(format!("IPv4 {:?}, IPv6 {:?}", pools.ipv4, pools.ipv6))
+        }
+    }
+}
 
 /// Finds the candidates.
 pub(super) fn candidates(question: &Question<'_>) -> Result<Named, IpamError> {
-    let none = std::collections::BTreeMap::new();
-    let annotations = question.pod.metadata.annotations.as_ref().unwrap_or(&none);
-    if let Some(key) = NOT_SUPPORTED
-        .into_iter()
-        .find(|key| annotations.contains_key(*key))
-    {
-        let message = format!(
-            "annotation {key} is not supported; name pools with {}",
-            annotation::POD_POOL
-        );
-        return Err(IpamError::InvalidRequest(message.into()));
+    let annotations = annotations_of(question.pod);
+    refuse_subnets(annotations)?;
+    if let Some(text) = annotations.get(annotation::POD_POOLS) {
+        return Ok(of_nics(question.nic, text)?);
     }
     if let Some(text) = annotations.get(annotation::POD_POOL) {
         let PoolLists { ipv4, ipv6 } = PoolLists::parse(annotation::POD_POOL, text)?;
-        return Ok(Named {
-            source: Source::Pod,
-            ipv4,
-            ipv6,
-        });
+        return Ok(Named::one(Source::Pod, ipv4, ipv6));
     }
     if let Some(named) = of_namespace(question)? {
         return Ok(named);
     }
     let (ipv4, ipv6) = question.configured;
     if !ipv4.is_empty() || !ipv6.is_empty() {
-        return Ok(Named {
-            source: Source::Configuration,
-            ipv4: ipv4.to_vec(),
-            ipv6: ipv6.to_vec(),
-        });
+        return Ok(Named::one(Source::Configuration, ipv4.to_vec(), ipv6.to_vec()));
     }
     cluster_default(question)
+}
+
+/// A pod that asks for a pool made for it must not get an address of another one.
+fn refuse_subnets(annotations: &BTreeMap<String, String>) -> Result<(), MalformedAnnotation> {
+    for key in [annotation::POD_SUBNETS, annotation::POD_SUBNET] {
+        if let Some(text) = annotations.get(key) {
+            return Err(MalformedAnnotation::new(
+                key,
+                text,
+                "the SpiderSubnet feature is off, so no pool is made of what is named",
+                "annotation ipam.spidernet.io/ippool or ippools instead, with the names of pools",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn of_nics(nic: &str, text: &str) -> Result<Named, MalformedAnnotation> {
+    let mut items = annotation::parse_nic_pools(text)?;
+    let nameless = items.iter().all(|item| item.interface.is_empty());
+    if !nameless {
+        let Some(own) = items.iter().position(|item| item.interface == nic) else {
+            let listed: Vec<&str> = items.iter().map(|item| item.interface.as_str()).collect();
+            return Err(MalformedAnnotation::new(
+                annotation::POD_POOLS,
+                text,
+                format!("interface {nic:?} of the pod is not among {listed:?}"),
+                "one item for every NIC of the pod, or no \"interface\" at all",
+            ));
+        };
+        items = vec![items.swap_remove(own)];
+    }
+    let items = items.into_iter().map(|item| {
+        let NicPools {
+            pools, clean_gateway, ..
+        } = item;
+        Item { clean_gateway, pools }
+    });
+    Ok(Named {
+        source: Source::PodPools,
+        nameless,
+        items: items.collect(),
+    })
 }
 
 fn of_namespace(question: &Question<'_>) -> Result<Option<Named>, MalformedAnnotation> {
@@ -103,19 +201,11 @@ fn of_namespace(question: &Question<'_>) -> Result<Option<Named>, MalformedAnnot
         annotation::NAMESPACE_IPV6_POOLS_SEED,
     ])?;
     let named = !ipv4.is_empty() || !ipv6.is_empty();
-    Ok(named.then_some(Named {
-        source: Source::Namespace,
-        ipv4,
-        ipv6,
-    }))
+    Ok(named.then(|| Named::one(Source::Namespace, ipv4, ipv6)))
 }
 
 fn cluster_default(question: &Question<'_>) -> Result<Named, IpamError> {
-    let mut named = Named {
-        source: Source::ClusterDefault,
-        ipv4: Vec::new(),
-        ipv6: Vec::new(),
-    };
+    let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
     let mut defaults: Vec<&SpiderIPPool> = question
         .pools
         .iter()
@@ -126,15 +216,15 @@ fn cluster_default(question: &Question<'_>) -> Result<Named, IpamError> {
     for pool in defaults {
         let name = pool.metadata.name.clone().unwrap_or_default();
         match pool.family() {
-            Some(orbweaver_api::address_set::Family::V4) => named.ipv4.push(name),
-            Some(orbweaver_api::address_set::Family::V6) => named.ipv6.push(name),
+            Some(Family::V4) => ipv4.push(name),
+            Some(Family::V6) => ipv6.push(name),
             None => {}
         }
     }
-    if named.ipv4.is_empty() && named.ipv6.is_empty() {
+    if ipv4.is_empty() && ipv6.is_empty() {
         return Err(IpamError::NoPool(
             "no pool selection rules of any type are specified".into(),
         ));
     }
-    Ok(named)
+    Ok(Named::one(Source::ClusterDefault, ipv4, ipv6))
 }

@@ -174,6 +174,7 @@ impl Cluster {
             node: format!("n{node}").into(),
             recorded: None,
             held_by_other_nics: Vec::new(),
+            takes_over: false,
             deadline: Deadline::at(deadline),
         };
         self.asked += 1;

@@ -57,10 +57,18 @@ impl Bench {
     }
 
     pub(crate) fn reserving(object: Value, reserved: &[&str]) -> Self {
+        Self::of(object, reserved, 5000)
+    }
+
+    pub(crate) fn limited(object: Value, max_claims: usize) -> Self {
+        Self::of(object, &[], max_claims)
+    }
+
+    fn of(object: Value, reserved: &[&str], max_claims: usize) -> Self {
         let beginning = Beginning {
             object: pool(object.clone()),
             reserved: Arc::new(AddressSet::parse(Family::V4, reserved).unwrap()),
-            max_claims: 5000,
+            max_claims,
             rebuild: false,
         };
         Self {
@@ -84,6 +92,7 @@ impl Bench {
             node: node.into(),
             recorded: None,
             held_by_other_nics: Vec::new(),
+            takes_over: false,
             deadline: Deadline::at(self.now + Duration::from_secs(100)),
         }
     }

@@ -5,22 +5,31 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use orbweaver_actors::deadline::Deadline;
 use orbweaver_actors::error::ProviderError;
-use orbweaver_actors::provider::{CallFailure, ProviderApi, ProviderHandle, ProviderOptions};
+use orbweaver_actors::provider::{ProviderHandle, ProviderOptions};
 use orbweaver_actors::request::{AddRequest, Attachment, DelRequest};
-use orbweaver_actors::store::{ClaimsWrite, ClusterView, EndpointStore, Links, Marks, PoolStore, StoreError};
-use orbweaver_actors::supervisor::{Ports, SupervisorHandle, SupervisorOptions};
+use orbweaver_actors::store::{
+    ClaimsWrite, ClusterView, EndpointStore, Marks, PoolStore, StatefulOwner, StoreError,
+};
+use orbweaver_actors::supervisor::{Ports, Returning, SupervisorHandle, SupervisorOptions};
 use orbweaver_api::address_set::{AddressSet, Family};
 use orbweaver_api::claims;
 use orbweaver_api::endpoint::SpiderEndpoint;
-use orbweaver_api::mac::Mac;
 use orbweaver_api::multus_config::SpiderMultusConfig;
 use orbweaver_api::pool::SpiderIPPool;
-use orbweaver_api::provider::{AllocateRequest, AllocateResponse, ReleaseRequest, SubEniResponse};
+use orbweaver_api::provider::{AllocateRequest, ReleaseRequest};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
+
+#[path = "outside.rs"]
+mod outside;
+#[path = "owners.rs"]
+mod owners;
+
+use owners::provider_network;
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -34,6 +43,14 @@ pub(crate) struct State {
     pub(crate) endpoint_fails: VecDeque<StoreError>,
     pub(crate) pod_reads: usize,
     pub(crate) pool_reads: usize,
+    /// StatefulSets and machines by `namespace/name`.
+    pub(crate) stateful: BTreeMap<String, StatefulOwner>,
+    /// Controllers of controllers, by the lower one's name.
+    pub(crate) above: BTreeMap<String, OwnerReference>,
+    /// Warnings on pods: reason, subject and note.
+    pub(crate) warnings: Vec<(&'static str, String, String)>,
+    /// Networks whose VLANs the provider chooses, `namespace/name`.
+    pub(crate) provider_networks: Vec<String>,
     /// So many writes of claims panic.
     pub(crate) panics: usize,
     version: u64,
@@ -83,19 +100,39 @@ impl World {
         Arc::new(world)
     }
 
-    /// A Supervisor in this world; the receiver fires when it asks for the process's end.
+    /// A Supervisor of node n1 in this world; the receiver fires when it asks for the process's end.
     pub(crate) fn supervise(
         self: &Arc<Self>,
+        max_requests: usize,
+    ) -> (SupervisorHandle, oneshot::Receiver<String>) {
+        self.start("n1", max_requests)
+    }
+
+    /// The Supervisor of another node.
+    pub(crate) fn supervise_on(
+        self: &Arc<Self>,
+        node: &str,
+    ) -> (SupervisorHandle, oneshot::Receiver<String>) {
+        self.start(node, 8)
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        node: &str,
         max_requests: usize,
     ) -> (SupervisorHandle, oneshot::Receiver<String>) {
         let arbiter = actix_rt::Arbiter::current();
         let provider = ProviderHandle::start(ProviderOptions::default(), self.clone(), &arbiter);
         let options = SupervisorOptions {
-            node_name: "n1".into(),
+            node_name: node.into(),
             enable_ipv4: true,
             enable_ipv6: false,
             default_network: None,
             namespace: "kube-system".into(),
+            returning: Returning {
+                stateful_sets: true,
+                virtual_machines: true,
+            },
             max_claims_per_pool: 5000,
             max_requests,
         };
@@ -103,6 +140,8 @@ impl World {
             pools: self.clone(),
             endpoints: self.clone(),
             view: self.clone(),
+            owners: self.clone(),
+            events: self.clone(),
             links: self.clone(),
             provider: Some(provider),
         };
@@ -111,12 +150,53 @@ impl World {
 
     /// A pod that may have addresses of these pools.
     pub(crate) fn add_pod(&self, name: &str, uid: &str, pools: &[&str]) {
-        let pools = json!({ "ipv4": pools }).to_string();
+        self.add_annotated(name, uid, &of_pools(pools));
+    }
+
+    pub(crate) fn add_annotated(&self, name: &str, uid: &str, annotations: &Value) {
+        self.put_pod(name, uid, annotations, &json!([]));
+    }
+
+    /// The same with a controller: API version, kind and name.
+    pub(crate) fn add_owned(&self, name: &str, uid: &str, pools: &[&str], owner: (&str, &str, &str)) {
+        self.add_annotated_owned(name, uid, &of_pools(pools), owner);
+    }
+
+    pub(crate) fn add_annotated_owned(
+        &self,
+        name: &str,
+        uid: &str,
+        annotations: &Value,
+        (api_version, kind, owner): (&str, &str, &str),
+    ) {
+        let owner =
+            json!({ "apiVersion": api_version, "kind": kind, "name": owner, "uid": "o", "controller": true });
+        self.put_pod(name, uid, annotations, &json!([owner]));
+    }
+
+    fn put_pod(&self, name: &str, uid: &str, annotations: &Value, owners: &Value) {
         let pod = json!({ "metadata": {
-            "name": name, "namespace": "shop", "uid": uid, "annotations": { "ipam.spidernet.io/ippool": pools },
+            "name": name, "namespace": "shop", "uid": uid, "annotations": annotations, "ownerReferences": owners,
         } });
         let pod = Arc::new(serde_json::from_value(pod).unwrap());
         self.state.lock().pods.insert(format!("shop/{name}"), pod);
+    }
+
+    /// Somebody else writes a claim.
+    pub(crate) fn set_claim(&self, pool: &str, address: &str, pod: &str, uid: &str) {
+        let mut state = self.state.lock();
+        state.version += 1;
+        let mut object = state.pools[pool].as_ref().clone();
+        object.metadata.resource_version = Some(state.version.to_string());
+        let status = object.status.get_or_insert_default();
+        let mut claims = claims::decode(status.allocated_ips.as_deref()).unwrap();
+        let claim = claims::Claim {
+            pod: pod.to_owned(),
+            pod_uid: uid.to_owned(),
+        };
+        claims.insert(address.parse().unwrap(), claim);
+        status.allocated_ips = claims::encode(&claims);
+        state.pools.insert(pool.to_owned(), Arc::new(object));
     }
 
     pub(crate) fn end_pod(&self, name: &str) {
@@ -136,6 +216,10 @@ impl World {
             .map(|(address, claim)| (address.to_string(), claim.pod_uid))
             .collect()
     }
+}
+
+fn of_pools(pools: &[&str]) -> Value {
+    json!({ "ipam.spidernet.io/ippool": json!({ "ipv4": pools }).to_string() })
 }
 
 pub(crate) fn add(name: &str, uid: &str) -> AddRequest {
@@ -302,49 +386,9 @@ impl ClusterView for World {
         Arc::new(AddressSet::new(family))
     }
 
-    fn multus_config(&self, _: &str, _: &str) -> Option<Arc<SpiderMultusConfig>> {
-        None
-    }
-}
-
-#[async_trait]
-impl Links for World {
-    async fn mac_of(&self, link: &str) -> Result<Mac, String> {
-        if link == "eth1" {
-            Ok("fa:16:3e:0a:00:01".parse().unwrap())
-        } else {
-            Err("there is no such link".to_owned())
-        }
-    }
-}
-
-#[async_trait]
-impl ProviderApi for World {
-    async fn allocate(
-        &self,
-        request: &AllocateRequest,
-        _: Deadline,
-        _: &str,
-    ) -> Result<AllocateResponse, CallFailure> {
-        self.state.lock().allocates.push(request.clone());
-        self.gate.acquire().await.unwrap().forget();
-        if let Some(error) = self.state.lock().provider_fails.pop_front() {
-            return Err(error.into());
-        }
-        let bound = request.sub_eni_requests.iter().map(|item| SubEniResponse {
-            ipv4_address: item.ipv4_address.clone(),
-            mac_address: "fa:16:3e:00:00:09".to_owned(),
-            vlan_id: Some(9),
-            ..SubEniResponse::default()
-        });
-        Ok(AllocateResponse {
-            sub_eni_responses: bound.collect(),
-            ..AllocateResponse::default()
-        })
-    }
-
-    async fn release(&self, request: &ReleaseRequest, _: Deadline, _: &str) -> Result<(), CallFailure> {
-        self.state.lock().releases.push(request.clone());
-        Ok(())
+    fn multus_config(&self, namespace: &str, name: &str) -> Option<Arc<SpiderMultusConfig>> {
+        let wanted = format!("{namespace}/{name}");
+        let is_one = self.state.lock().provider_networks.contains(&wanted);
+        is_one.then(provider_network)
     }
 }

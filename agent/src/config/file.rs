@@ -20,8 +20,6 @@ const CNI_LIMIT: Duration = Duration::from_secs(100);
 /// Keys of the same file that other components read, or that Orbweaver does not need.
 const OTHER_KEYS: &[&str] = &[
     "tuneSysctlConfig",
-    "enableStatefulSet",
-    "enableKubevirtStaticIP",
     "enableSpiderSubnet",
     "enableAutoPoolForApplication",
     "enableCleanOutdatedEndpoint",
@@ -37,6 +35,7 @@ const OTHER_KEYS: &[&str] = &[
 /// The file, as far as the agent reads it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[allow(clippy::struct_excessive_bools, reason = "the file's keys are what they are")]
 pub struct ConfFile {
     /// Path of the unix socket.
     pub ipam_unix_socket_path: Option<PathBuf>,
@@ -46,6 +45,11 @@ pub struct ConfFile {
     /// Give IPv6 addresses.
     #[serde(rename = "enableIPv6")]
     pub enable_ipv6: bool,
+    /// Pods of StatefulSets keep their addresses.
+    pub enable_stateful_set: bool,
+    /// Virtual machines keep their addresses.
+    #[serde(rename = "enableKubevirtStaticIP")]
+    pub enable_kubevirt_static_ip: bool,
     /// The network provider.
     pub iaas_network_provider: ProviderSection,
     /// Everything else.
@@ -134,6 +138,8 @@ impl Default for ConfFile {
             ipam_unix_socket_path: None,
             enable_ipv4: true,
             enable_ipv6: true,
+            enable_stateful_set: true,
+            enable_kubevirt_static_ip: true,
             iaas_network_provider: ProviderSection::default(),
             rest: BTreeMap::new(),
         }

@@ -27,7 +27,7 @@ pub fn code(error: &IpamError) -> Code {
 
 fn pool_code(cause: &PoolError) -> Code {
     match cause {
-        PoolError::Exhausted => Code::ResourceExhausted,
+        PoolError::Exhausted | PoolError::Full { .. } | PoolError::Lost { .. } => Code::ResourceExhausted,
         PoolError::Unusable(_) | PoolError::Gone => Code::FailedPrecondition,
         PoolError::DeadlineExceeded { .. } => Code::DeadlineExceeded,
         PoolError::MetadataNotReady(_)

@@ -8,6 +8,7 @@ use orbweaver_actors::error::{IpamError, Stage};
 use orbweaver_actors::request::{AddRequest, Allocated, CheckRequest, DelRequest};
 use orbweaver_actors::store::{EndpointStore, StoreError};
 use orbweaver_actors::supervisor::SupervisorHandle;
+use orbweaver_actors::supervisor::explain::Explanation;
 use orbweaver_api::endpoint::SpiderEndpoint;
 use tokio::time::timeout_at;
 
@@ -20,6 +21,8 @@ pub trait IpamService: Send + Sync + 'static {
     async fn del(&self, request: DelRequest) -> Result<(), IpamError>;
     /// CNI CHECK.
     async fn check(&self, request: CheckRequest) -> Result<(), IpamError>;
+    /// What an ADD would decide, and why; nothing is claimed.
+    fn explain(&self, request: &AddRequest) -> Result<Explanation, IpamError>;
     /// `Err` says why an ADD could not be served now.
     async fn ready(&self) -> Result<(), String>;
     /// The endpoint of a pod; `None` when there is none.
@@ -68,6 +71,10 @@ impl IpamService for Agent {
 
     async fn check(&self, request: CheckRequest) -> Result<(), IpamError> {
         self.supervisor.check(&request)
+    }
+
+    fn explain(&self, request: &AddRequest) -> Result<Explanation, IpamError> {
+        self.supervisor.explain(request)
     }
 
     async fn ready(&self) -> Result<(), String> {

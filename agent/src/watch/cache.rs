@@ -103,9 +103,13 @@ impl<T> Cache<T> {
         let gone = objects.keys().filter(|key| !next.contains_key(*key)).cloned();
         changes.extend(gone.map(Change::Gone));
         *objects = next;
-        drop(objects);
-        self.complete.send_replace(true);
         changes
+    }
+
+    /// A first list is here, and whoever derives something from it has done so: who waits for the cache must
+    /// not find it full and the derived empty.
+    pub fn complete(&self) {
+        self.complete.send_replace(true);
     }
 }
 
@@ -159,11 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_list_completes() {
+    fn no_list_completes_before_all_that_comes_of_it_is_done() {
         let cache = Cache::default();
         cache.apply(good("a", 1));
-        assert!(!cache.is_complete());
         cache.replace(Vec::new());
+        assert!(!cache.is_complete());
+        cache.complete();
         assert!(cache.is_complete());
     }
 }

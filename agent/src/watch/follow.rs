@@ -116,6 +116,7 @@ pub async fn follow<T>(
             Ok(Event::InitDone) => {
                 info!(objects = list.len(), "list complete");
                 changed(feed.cache.replace(std::mem::take(&mut list)));
+                feed.cache.complete();
             }
             Ok(Event::Apply(seen)) => {
                 report_invalid(feed.name, &seen);
@@ -143,6 +144,7 @@ fn failed<T>(feed: &Feed<T>, error: &watcher::Error) {
         if !feed.cache.is_complete() {
             warn!("the resource is not installed; going on without it");
             feed.cache.replace(Vec::new());
+            feed.cache.complete();
         }
         return;
     }

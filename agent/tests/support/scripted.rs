@@ -16,6 +16,7 @@ use orbweaver_actors::deadline::Deadline;
 use orbweaver_actors::error::{IpamError, PoolError};
 use orbweaver_actors::request::{AddRequest, Allocated, AllocatedAddress, CheckRequest, DelRequest};
 use orbweaver_actors::store::StoreError;
+use orbweaver_actors::supervisor::explain::Explanation;
 use orbweaver_agent::server::service::IpamService;
 use orbweaver_agent::server::socket::{Peers, Socket};
 use orbweaver_agent::server::{self, Server, ServerLimits};
@@ -62,6 +63,13 @@ impl IpamService for Scripted {
             }
             _ => Ok(allocated(&attachment.nic)),
         }
+    }
+
+    fn explain(&self, request: &AddRequest) -> Result<Explanation, IpamError> {
+        Err(IpamError::PodUnknown {
+            pod: request.attachment.pod(),
+            why: "the script knows none".to_owned(),
+        })
     }
 
     async fn del(&self, request: DelRequest) -> Result<(), IpamError> {

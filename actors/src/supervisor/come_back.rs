@@ -1,0 +1,183 @@
+//! A pod that came back under another UID, perhaps on another node: it takes over what its endpoint names,
+//! NIC by NIC, unless other pools are named for it now (reference §2.6, §2.7).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use orbweaver_api::address_set::Family;
+use orbweaver_api::endpoint::{NicAllocation, SpiderEndpoint};
+
+use super::add::Add;
+use super::candidates::Asked;
+use super::nics::{Held, NicHeld, NicPlan};
+use super::owner::Owner;
+use super::release::Release;
+use super::resolve::name_of;
+use super::selection::{self, Configured, Wanted};
+use super::sub_eni;
+use crate::error::{IpamError, PoolError, Stage};
+use crate::pool::effect::UnclaimReason;
+
+/// Gives the endpoint as this life's; `None` when it is not this pod's earlier self's, and the ADD starts
+/// from nothing. Whatever step it ends at, the next try goes on from there: claims that are ours already are
+/// found, and the endpoint changes last.
+pub(super) async fn take_over(
+    add: &Add,
+    earlier: Arc<SpiderEndpoint>,
+) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
+    let owner = Owner::of(&add.pod);
+    let status = &earlier.status;
+    let same_owner = status.owner_controller_type == owner.kind && status.owner_controller_name == owner.name;
+    if !same_owner || earlier.metadata.deletion_timestamp.is_some() {
+        return Ok(None);
+    }
+    add.stages.enter(Stage::Selection);
+    let nic = &add.request.attachment.nic;
+    let wanted = Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted)?;
+    let keep = kept(&status.current.ips, nic, &wanted);
+    add.stages.enter(Stage::Claim);
+    let (mut kept, mut given_up) = (Vec::new(), Vec::new());
+    for (place, recorded) in status.current.ips.iter().enumerate() {
+        let nic = take_over_nic(add, place, recorded).await?;
+        let complete = !nic.held.is_empty() && nic.held.len() == nic.plan.attempts.len();
+        if complete && keep[place] {
+            kept.push(nic);
+        } else {
+            given_up.push(nic);
+        }
+    }
+    sub_eni::create(add, &mut kept).await?;
+    give_up(add, &status.current.node, &given_up).await?;
+    let mut endpoint = (*earlier).clone();
+    let current = &mut endpoint.status.current;
+    current.uid = add.uid.to_string();
+    current.node = add.inner.options.node_name.to_string();
+    current.ips = kept.iter().map(taken_over).collect();
+    add.stages.enter(Stage::Endpoint);
+    let written = add
+        .inner
+        .ports
+        .endpoints
+        .replace_endpoint(endpoint, add.request.deadline)
+        .await
+        .map_err(|error| add.endpoint_failed(error))?;
+    tracing::info!(
+        pod = %add.pod_name, from_uid = %status.current.uid, from_node = %status.current.node,
+        kept = kept.len(), given_up = given_up.len(), "the pod came back to its addresses"
+    );
+    Ok(Some(written))
+}
+
+/// What could not be had is left out of `held`; a claim of it that the earlier life still has ends.
+async fn take_over_nic(add: &Add, place: usize, recorded: &NicAllocation) -> Result<NicHeld, IpamError> {
+    let name = match recorded.interface.as_str() {
+        "" => format!("net{place}"),
+        name => name.to_owned(),
+    };
+    let mut plan = NicPlan::of_record(recorded, add.network_of(&name)?);
+    plan.takes_over = true;
+    let mut held = Vec::new();
+    for attempt in &plan.attempts {
+        match add.claim_one(&plan, attempt, &[]).await {
+            Ok(claimed) => held.push(Held::new(claimed, &plan)),
+            Err(IpamError::NoAddress { cause, reasons, .. }) if is_lost(&cause) => {
+                tracing::warn!(pod = %add.pod_name, nic = %name, why = %reasons, "the pod came back, but not to this address: it gets another");
+                if let PoolError::Lost {
+                    address,
+                    claimed_by: Some(uid),
+                    ..
+                } = *cause
+                {
+                    end_claim(add, &attempt.pools[0], address, &uid).await?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(NicHeld { plan, held })
+}
+
+async fn end_claim(add: &Add, pool: &Arc<str>, address: IpAddr, uid: &Arc<str>) -> Result<(), IpamError> {
+    match add
+        .inner
+        .unclaim(pool, address, uid, UnclaimReason::Release)
+        .await
+    {
+        Ok(_) | Err(PoolError::Gone) => Ok(()),
+        Err(error) => Err(IpamError::Release {
+            what: format!("{address} of pool {pool}"),
+            why: error.to_string(),
+        }),
+    }
+}
+
+fn is_lost(error: &PoolError) -> bool {
+    matches!(
+        error,
+        PoolError::Lost { .. } | PoolError::Gone | PoolError::Unusable(_)
+    )
+}
+
+async fn give_up(add: &Add, node: &str, nics: &[NicHeld]) -> Result<(), IpamError> {
+    let release = Release {
+        inner: &add.inner,
+        attachment: &add.request.attachment,
+        uid: &add.uid,
+        node,
+        deadline: add.request.deadline,
+        request_id: &add.request.request_id,
+    };
+    let held = nics.iter().flat_map(|nic| &nic.held);
+    let targets = held
+        .map(|held| super::release::Target {
+            pool: held.claimed.facts.name.clone(),
+            address: held.claimed.address,
+        })
+        .collect();
+    let records: Vec<NicAllocation> = nics.iter().filter_map(|nic| nic.plan.recorded.clone()).collect();
+    release.all(&records, &targets).await
+}
+
+/// The record as this life's: its sub-ENI may be another now.
+fn taken_over(nic: &NicHeld) -> NicAllocation {
+    let mut record = nic.plan.recorded.clone().unwrap_or_default();
+    let mac = nic.held.iter().find_map(|held| held.mac.clone());
+    let vlan = nic.held.iter().find_map(|held| held.vlan.map(i64::from));
+    record.mac = mac.or(record.mac);
+    record.vlan = vlan.or(record.vlan);
+    record
+}
+
+/// Which recorded NICs stay. Without NICs in `ippools` all stand or fall together; else only the NIC in
+/// question is judged, and the others when their own ADD comes.
+fn kept(recorded: &[NicAllocation], nic: &str, wanted: &Wanted) -> Vec<bool> {
+    if wanted.nameless {
+        let same = recorded.len() == wanted.items.len()
+            && recorded
+                .iter()
+                .zip(&wanted.items)
+                .all(|(record, item)| fits(record, item));
+        return vec![same; recorded.len()];
+    }
+    let judge = |record: &NicAllocation| {
+        !record.interface.is_empty()
+            && (record.interface != nic || wanted.items.iter().all(|item| fits(record, item)))
+    };
+    recorded.iter().map(judge).collect()
+}
+
+/// True when every recorded pool is still named for its family, and no further family is.
+fn fits(record: &NicAllocation, item: &Configured) -> bool {
+    let named = |family: Family| {
+        item.iter()
+            .find(|(one, _)| *one == family)
+            .map(|(_, pools)| pools)
+    };
+    [(Family::V4, &record.ipv4_pool), (Family::V6, &record.ipv6_pool)]
+        .into_iter()
+        .all(|(family, pool)| match (pool, named(family)) {
+            (Some(pool), Some(pools)) => pools.iter().any(|one| name_of(one) == pool),
+            (None, None) => true,
+            _ => false,
+        })
+}
