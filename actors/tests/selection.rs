@@ -7,8 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "selection/equivalence.rs"]
+mod equivalence;
 #[path = "selection/nics.rs"]
 mod nics;
+#[path = "selection/oracle.rs"]
+mod oracle;
 #[path = "selection/patterns.rs"]
 mod patterns;
 #[path = "selection/scene.rs"]
