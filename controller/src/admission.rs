@@ -1,17 +1,23 @@
 //! Admission of pools and reserved addresses (reference §5.2, §6.6).
 //!
 //! - [`pool_mutation`] completes a pool, [`pool_rules`] judges it: pure, and so is [`reserved_rules`].
+//! - [`review`] reads an `AdmissionReview` and writes its answer: pure.
+//! - [`certificate`] and [`server`] are the TLS port in front; [`cache`] knows the other pools.
 //!
 //! Judging reads other pools from a watch, so two overlapping pools that are created at the same moment can both be
 //! admitted. Every replica serves; none needs to lead for it.
 
+pub mod cache;
+pub mod certificate;
 pub mod finding;
 pub mod iaas_rules;
 pub mod pool_fields;
 pub mod pool_mutation;
 pub mod pool_rules;
 pub mod reserved_rules;
+pub mod review;
 pub mod selector;
+pub mod server;
 
 use orbweaver_api::address_set::Family;
 

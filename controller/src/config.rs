@@ -9,6 +9,9 @@ use std::time::Duration;
 use clap::Parser;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::admission::Settings;
+use crate::admission::certificate::Source;
+use crate::admission::server::WebhookConfig;
 use crate::cluster::Cluster;
 use crate::config::file::FileError;
 use crate::lease::election::{Timing, TimingError};
@@ -35,6 +38,15 @@ pub struct Args {
     /// Address of /livez, /readyz and /metrics
     #[arg(long, env = "ORBWEAVER_ADMIN_LISTEN", default_value = "0.0.0.0:5720")]
     pub admin_listen: SocketAddr,
+    /// Address of the admission webhooks, with TLS
+    #[arg(long, env = "ORBWEAVER_WEBHOOK_LISTEN", default_value = "0.0.0.0:5722")]
+    pub webhook_listen: SocketAddr,
+    /// PEM file of the webhooks' certificate chain; without it and --tls-key one is made
+    #[arg(long, env = "ORBWEAVER_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of the key of --tls-cert
+    #[arg(long, env = "ORBWEAVER_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// Path of conf.yml
     #[arg(long, env = "ORBWEAVER_CONFIG")]
     pub config: Option<PathBuf>,
@@ -72,6 +84,8 @@ pub struct Config {
     pub identity: String,
     /// The admin port; `None`: none.
     pub admin_listen: Option<SocketAddr>,
+    /// The admission port; `None`: none.
+    pub webhook: Option<WebhookConfig>,
     /// What `/metrics` shows; `None` when the process has a recorder of its own.
     pub metrics: Option<PrometheusHandle>,
     /// Durations of the election.
@@ -119,6 +133,7 @@ impl Config {
             namespace: namespace.into(),
             identity: identity.into(),
             admin_listen: None,
+            webhook: None,
             metrics: None,
             timing: Timing::default(),
             settle_delay: Duration::from_secs(5),
@@ -147,6 +162,7 @@ impl Config {
             .map_or(Cluster::Infer, Cluster::Kubeconfig);
         let mut config = Self::new(cluster, namespace, identity);
         config.admin_listen = Some(args.admin_listen);
+        config.webhook = Some(webhook(args, &config.namespace));
         config.timing = Timing {
             lease: positive("--lease-duration", args.lease_duration)?,
             renew_deadline: positive("--renew-deadline", args.renew_deadline)?,
@@ -156,6 +172,26 @@ impl Config {
         config.settle_delay = positive("--settle-delay", args.settle_delay)?;
         config.resync_period = positive("--resync-period", args.resync_period)?;
         Ok(config)
+    }
+}
+
+/// Without files, a certificate for the names of the chart's service.
+fn webhook(args: &Args, namespace: &str) -> WebhookConfig {
+    let source = match (&args.tls_cert, &args.tls_key) {
+        (Some(chain), Some(key)) => Source::Files {
+            chain: chain.clone(),
+            key: key.clone(),
+        },
+        _ => Source::SelfMade(vec![
+            format!("spiderpool-controller.{namespace}.svc"),
+            format!("spiderpool-controller.{namespace}.svc.cluster.local"),
+            "localhost".to_owned(),
+        ]),
+    };
+    WebhookConfig {
+        listen: args.webhook_listen,
+        source,
+        settings: Settings::default(),
     }
 }
 

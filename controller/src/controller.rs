@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::admin::{AdminServer, Health};
+use crate::admission::server::{ServerError, WebhookServer};
 use crate::cluster::{self, ClusterError};
 use crate::config::{Config, LEASE_NAME};
 use crate::lease::campaign::{Campaign, CampaignError};
@@ -33,6 +34,12 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// The admission port cannot be served.
+    #[error(transparent)]
+    Webhook(#[from] ServerError),
+    /// API servers would get no answer any more.
+    #[error("the admission port ended by itself")]
+    WebhookEnded,
     /// Nobody could tell any more how this replica is.
     #[error("the admin port ended by itself")]
     AdminEnded,
@@ -55,6 +62,10 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
         None => None,
     };
     let client = cluster::connect(&config.cluster).await?;
+    let mut webhook = match &config.webhook {
+        Some(webhook) => Some(WebhookServer::start(webhook, client.clone()).await?),
+        None => None,
+    };
     let lease = ClusterLease::new(client.clone(), &config.namespace, LEASE_NAME);
     let election = Election::new(config.identity.clone(), config.timing);
     info!(
@@ -73,6 +84,10 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
             stop.cancel();
             campaign.await.map_err(RunError::from).and(Err(RunError::AdminEnded))
         }
+        () = webhook_ended(webhook.as_mut()) => {
+            stop.cancel();
+            campaign.await.map_err(RunError::from).and(Err(RunError::WebhookEnded))
+        }
     };
     health.set_ready(false);
     result
@@ -81,6 +96,13 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
 async fn admin_ended(admin: Option<&mut AdminServer>) {
     match admin {
         Some(admin) => admin.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn webhook_ended(webhook: Option<&mut WebhookServer>) {
+    match webhook {
+        Some(webhook) => webhook.ended().await,
         None => std::future::pending().await,
     }
 }

@@ -7,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::admission::Settings;
 use crate::config::{Args, Config, HOST_NAME, file, log_level};
 use crate::{chain, controller, metrics, telemetry};
 
@@ -18,8 +19,15 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lookup = |name: &str| std::env::var(name).ok();
     telemetry::install(args.log_format, &log_level(args, &lookup))?;
     info!(version = env!("CARGO_PKG_VERSION"), "orbweaver-controller starts");
-    args.config.as_deref().map(file::load).transpose()?;
+    let file = args.config.as_deref().map(file::load).transpose()?;
     let mut config = Config::resolve(args, &|name: &str| lookup(name).or_else(|| host_name(name)))?;
+    if let (Some(file), Some(webhook)) = (&file, &mut config.webhook) {
+        webhook.settings = Settings {
+            ipv4: file.enable_ipv4,
+            ipv6: file.enable_ipv6,
+            guard_deletes: file.enable_validating_resources_deleted_webhook,
+        };
+    }
     config.metrics = metrics::install();
     // Fails only if the process has one already.
     let _ = rustls::crypto::ring::default_provider().install_default();

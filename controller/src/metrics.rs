@@ -6,6 +6,8 @@ use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use orbweaver_actors::metrics::{Kind, Metric};
 
+const CERTIFICATE_ERRORS: &str = "orbweaver_controller_certificate_errors_total";
+const REVIEWS: &str = "orbweaver_controller_admission_reviews_total";
 const LEADER: &str = "orbweaver_controller_leader";
 const LEADERSHIPS: &str = "orbweaver_controller_leaderships_total";
 const LEASE_ERRORS: &str = "orbweaver_controller_lease_errors_total";
@@ -16,6 +18,20 @@ const WATCH_ERRORS: &str = "orbweaver_controller_watch_errors_total";
 
 /// The table.
 pub const METRICS: &[Metric] = &[
+    Metric {
+        name: REVIEWS,
+        kind: Kind::Counter,
+        unit: "reviews",
+        labels: &["hook", "outcome"],
+        help: "Admission reviews. hook: mutate_pool, validate_pool, mutate_reserved_ip, validate_reserved_ip. outcome: allowed, refused, malformed, not_ready.",
+    },
+    Metric {
+        name: CERTIFICATE_ERRORS,
+        kind: Kind::Counter,
+        unit: "errors",
+        labels: &[],
+        help: "Renewals of the webhook's certificate that failed; the old one stays in use.",
+    },
     Metric {
         name: LEADER,
         kind: Kind::Gauge,
@@ -87,6 +103,16 @@ pub fn leads(leads: bool) {
     if leads {
         counter!(LEADERSHIPS).increment(1);
     }
+}
+
+/// An admission review was answered.
+pub fn reviewed(hook: &'static str, outcome: &'static str) {
+    counter!(REVIEWS, "hook" => hook, "outcome" => outcome).increment(1);
+}
+
+/// The webhook's certificate could not be renewed.
+pub fn certificate_failed() {
+    counter!(CERTIFICATE_ERRORS).increment(1);
 }
 
 /// The lease could not be read or written.

@@ -29,6 +29,7 @@ fn daemon(kubeconfig: &Path, admin: &str) -> Child {
             "--log-level",
             "error",
         ])
+        .args(["--webhook-listen", "127.0.0.1:0"])
         .args(["--admin-listen", admin, "--kubeconfig"])
         .arg(kubeconfig)
         .stderr(Stdio::piped())

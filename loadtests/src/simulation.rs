@@ -152,6 +152,8 @@ impl Simulation {
             ("--kubeconfig", kubeconfig.as_str()),
             ("--namespace", &self.namespace),
             ("--identity", "demo"),
+            // Several simulations run on one machine.
+            ("--webhook-listen", "127.0.0.1:0"),
         ];
         let arguments = flags
             .iter()

@@ -1,0 +1,236 @@
+//! The TLS port that API servers call. Every replica serves, leading or not.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::{Request as HttpRequest, StatusCode};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use kube::Client;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, error, info, warn};
+
+use super::Settings;
+use super::cache::{self, PoolCache};
+use super::certificate::{CertificateError, Identity, Source};
+use super::review::{self, Hook, Review};
+use crate::{chain, metrics};
+
+/// Largest question: two objects of the largest size that etcd takes.
+const BODY_LIMIT: usize = 3 << 20;
+/// How long a handshake, a head or a body may take.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// Most connections at once; an API server keeps one or two.
+const CONNECTIONS: usize = 512;
+/// How often certificates are looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// Where.
+    pub listen: SocketAddr,
+    /// With which certificate.
+    pub source: Source,
+    /// By which rules.
+    pub settings: Settings,
+}
+
+/// The port cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// No usable certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The port is taken or not ours.
+    #[error("cannot listen on {address} for admission; choose another --webhook-listen")]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS for the webhook cannot be set up")]
+    Tls(#[from] rustls::Error),
+}
+
+/// A bound port that serves until it is dropped.
+#[derive(Debug)]
+pub struct WebhookServer {
+    /// Where it listens; the port is the real one when 0 was asked for.
+    pub address: SocketAddr,
+    /// The certificate in use.
+    pub identity: Arc<Identity>,
+    /// Aborts its tasks when dropped.
+    tasks: JoinSet<()>,
+}
+
+impl WebhookServer {
+    /// Binds and serves.
+    pub async fn start(config: &WebhookConfig, client: Client) -> Result<Self, ServerError> {
+        let identity = Arc::new(Identity::new(config.source.clone())?);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(identity.clone());
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let listen = |source| ServerError::Listen {
+            address: config.listen,
+            source,
+        };
+        let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        info!(%address, "admission port open");
+        let pools = PoolCache::default();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(cache::follow(client, pools.clone()));
+        tasks.spawn(renew(identity.clone()));
+        let router = routes(pools, config.settings);
+        tasks.spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), router));
+        Ok(Self {
+            address,
+            identity,
+            tasks,
+        })
+    }
+
+    /// Waits until one of its tasks ends, which none does by itself.
+    pub async fn ended(&mut self) {
+        if let Some(Err(error)) = self.tasks.join_next().await {
+            error!(%error, "the admission port failed");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Hooks {
+    pools: PoolCache,
+    settings: Settings,
+}
+
+fn routes(pools: PoolCache, settings: Settings) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready));
+    for hook in Hook::ALL {
+        let serve = move |State(hooks): State<Hooks>, request| serve(hook, hooks, request);
+        router = router.route(hook.path(), post(serve));
+    }
+    router.with_state(Hooks { pools, settings })
+}
+
+async fn ready(State(hooks): State<Hooks>) -> Response {
+    match hooks.pools.all() {
+        Some(_) => "ok".into_response(),
+        None => not_ready(),
+    }
+}
+
+fn not_ready() -> Response {
+    let text = "the list of pools is not complete yet; try again";
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+async fn serve(hook: Hook, hooks: Hooks, request: HttpRequest<Body>) -> Response {
+    let (outcome, response) = respond(hook, &hooks, request).await;
+    metrics::reviewed(hook.label(), outcome);
+    response
+}
+
+async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'static str, Response) {
+    let malformed = |code, text: String| ("malformed", (code, text).into_response());
+    let body = match timeout(READ_WITHIN, to_bytes(request.into_body(), BODY_LIMIT)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            let text = format!("the body cannot be read or has more than {BODY_LIMIT} bytes: {error}");
+            return malformed(StatusCode::PAYLOAD_TOO_LARGE, text);
+        }
+        Err(_) => return malformed(StatusCode::REQUEST_TIMEOUT, "the body came too slowly".to_owned()),
+    };
+    let review: Review = match serde_json::from_slice(&body) {
+        Ok(review) => review,
+        Err(error) => {
+            let text = format!("the body is not an AdmissionReview of admission.k8s.io/v1: {error}");
+            return malformed(StatusCode::BAD_REQUEST, text);
+        }
+    };
+    let Some(pools) = hooks.pools.all() else {
+        return ("not_ready", not_ready());
+    };
+    let answer = review::answer(hook, &review.request, &pools, hooks.settings);
+    let outcome = if answer.allowed { "allowed" } else { "refused" };
+    (outcome, Json(answer.body).into_response())
+}
+
+async fn renew(identity: Arc<Identity>) {
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        match identity.refresh(SystemTime::now()) {
+            Ok(true) => info!("the webhook has another certificate"),
+            Ok(false) => {}
+            Err(error) => {
+                metrics::certificate_failed();
+                warn!(
+                    error = chain(&error),
+                    "the webhook's certificate cannot be renewed; the old one stays"
+                );
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    // The semaphore is never closed.
+    while let Ok(slot) = slots.clone().acquire_owned().await {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (acceptor, router) = (acceptor.clone(), router.clone());
+                connections.spawn(async move {
+                    connection(stream, acceptor, router).await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "a connection to the admission port could not be accepted");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
+    let Ok(Ok(stream)) = timeout(READ_WITHIN, acceptor.accept(stream)).await else {
+        return;
+    };
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(READ_WITHIN);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(READ_WITHIN));
+    let service = TowerToHyperService::new(router);
+    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+        debug!(%error, "a connection to the admission port ended");
+    }
+}
