@@ -15,16 +15,13 @@ use serde_json::{Value, json};
 
 use crate::Shared;
 use crate::counters::Asked;
-use crate::deletion;
 use crate::discovery;
 use crate::error::ApiError;
 use crate::faults::Fault;
-use crate::lifecycle;
-use crate::ops::{self, Write};
-use crate::patch::PatchKind;
 use crate::route::{self, Query, Target};
 use crate::table;
 use crate::watch::{self, Form};
+use crate::write;
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -38,7 +35,7 @@ fn full(text: impl Into<Bytes>) -> Body {
         .boxed_unsync()
 }
 
-fn answer(code: StatusCode, body: &Value) -> Response<Body> {
+pub(crate) fn answer(code: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(full(body.to_string()));
     *response.status_mut() = code;
     response
@@ -52,7 +49,7 @@ fn refusal(error: &ApiError) -> Response<Body> {
     answer(code, &error.status())
 }
 
-fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
+pub(crate) fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
     parts
         .headers
         .get(name)
@@ -129,7 +126,7 @@ fn asked(parts: &Parts, target: &Target, query: &Query) -> Asked {
     }
 }
 
-fn form(parts: &Parts) -> Form {
+pub(crate) fn form(parts: &Parts) -> Form {
     let accept = header(parts, &ACCEPT);
     if accept.contains("as=Table") {
         Form::Table
@@ -168,19 +165,19 @@ async fn respond(
         "list" => list(shared, &target, query, form),
         _ => {
             let body = read_body(body).await?;
-            write(shared, parts, &target, query, verb, &body)
+            write::write(shared, parts, &target, query, verb, &body).await
         }
     }
 }
 
-fn key_of(target: &Target) -> (String, String) {
+pub(crate) fn key_of(target: &Target) -> (String, String) {
     (
         target.namespace.clone().unwrap_or_default(),
         target.name.clone().unwrap_or_default(),
     )
 }
 
-fn shown(target: &Target, object: &Value, form: Form) -> Value {
+pub(crate) fn shown(target: &Target, object: &Value, form: Form) -> Value {
     match form {
         Form::Whole => object.clone(),
         Form::Partial => table::partial(object),
@@ -242,155 +239,4 @@ async fn read_body(body: Incoming) -> Result<Bytes, ApiError> {
                 format!("the body cannot be read: {error}"),
             )
         })
-}
-
-fn parse(content_type: &str, body: &[u8]) -> Result<Value, ApiError> {
-    if body.is_empty() {
-        return Ok(Value::Null);
-    }
-    if content_type.contains("protobuf") {
-        let message = "the body of the request was in an unknown format - accepted media types include: application/json";
-        return Err(ApiError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            message,
-        ));
-    }
-    if content_type.contains("yaml") {
-        return serde_yaml::from_slice(body)
-            .map_err(|error| ApiError::bad_request(format!("the body is not YAML: {error}")));
-    }
-    serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
-}
-
-/// A custom resource must say what it is; a built-in one is taken for what its path says.
-fn check_type(target: &Target, body: &Value) -> Result<(), ApiError> {
-    let kind = &target.kind;
-    let is = |field: &str, expected: &str| {
-        body[field] == expected || (body[field].is_null() && kind.schema.is_none())
-    };
-    if is("kind", &kind.kind) && is("apiVersion", &kind.api_version()) {
-        return Ok(());
-    }
-    let message = format!(
-        "the object provided is unrecognized (must be of type {} of {}): its kind is {} and its apiVersion {}",
-        kind.kind,
-        kind.api_version(),
-        body["kind"],
-        body["apiVersion"]
-    );
-    Err(ApiError::bad_request(message))
-}
-
-fn write(
-    shared: &Shared,
-    parts: &Parts,
-    target: &Target,
-    query: &Query,
-    verb: &str,
-    body: &[u8],
-) -> Result<Response<Body>, ApiError> {
-    let content_type = header(parts, &CONTENT_TYPE);
-    let body = parse(content_type, body)?;
-    if matches!(verb, "create" | "update") || PatchKind::of(content_type) == Some(PatchKind::Apply) {
-        check_type(target, &body)?;
-    }
-    let agent = header(parts, &USER_AGENT)
-        .split(['/', ' '])
-        .next()
-        .unwrap_or("unknown");
-    let manager = query.get("fieldManager");
-    let mut key = key_of(target);
-    if verb == "create" {
-        body["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-            .clone_into(&mut key.1);
-    }
-    let write = Write {
-        kind: &target.kind,
-        key,
-        subresource: &target.subresource,
-        manager: if manager.is_empty() { agent } else { manager },
-        force: query.is_set("force"),
-        dry_run: query.get("dryRun") == "All",
-    };
-    let store = &shared.store;
-    let (code, object) = match verb {
-        "create" => (StatusCode::CREATED, ops::create(store, &write, body)?),
-        "update" => (StatusCode::OK, ops::replace(store, &write, body)?),
-        "patch" => {
-            let kind = PatchKind::of(content_type).ok_or_else(|| {
-                let message = format!("content type {content_type:?} is no patch");
-                ApiError::new(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    "UnsupportedMediaType",
-                    message,
-                )
-            })?;
-            (StatusCode::OK, ops::patch(store, &write, kind, &body)?)
-        }
-        "delete" => return delete(shared, &write, query, &body, form(parts), target),
-        _ => {
-            return Err(ApiError::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "MethodNotAllowed",
-                "method not allowed",
-            ));
-        }
-    };
-    if target.kind.kind == "CustomResourceDefinition" {
-        store.reload_definitions();
-    }
-    if object["metadata"]["deletionTimestamp"].is_string() {
-        removed_by_write(shared, target, &object);
-    }
-    Ok(answer(code, &shown(target, &object, form(parts))))
-}
-
-/// An update that took the last finalizer off removed the object.
-fn removed_by_write(shared: &Shared, target: &Target, object: &Value) {
-    lifecycle::after_delete(&shared.store, &target.kind, object);
-    lifecycle::after_removal(&shared.store, object);
-}
-
-fn delete(
-    shared: &Shared,
-    write: &Write<'_>,
-    query: &Query,
-    options: &Value,
-    form: Form,
-    target: &Target,
-) -> Result<Response<Body>, ApiError> {
-    let grace = query
-        .number("gracePeriodSeconds")
-        .or_else(|| options["gracePeriodSeconds"].as_i64());
-    if !write.key.1.is_empty() {
-        let left = deletion::delete(&shared.store, write, options, grace)?;
-        lifecycle::after_delete(&shared.store, write.kind, &left);
-        lifecycle::after_removal(&shared.store, &left);
-        return Ok(answer(StatusCode::OK, &shown(target, &left, form)));
-    }
-    let selector = query.selector()?;
-    for object in shared
-        .store
-        .list(&write.kind.key(), target.namespace.as_deref())
-        .1
-    {
-        if selector.matches(&object) {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-            let one = Write {
-                key: (text("namespace"), text("name")),
-                ..write.clone()
-            };
-            let left = deletion::delete(&shared.store, &one, options, grace)?;
-            lifecycle::after_delete(&shared.store, one.kind, &left);
-            lifecycle::after_removal(&shared.store, &left);
-        }
-    }
-    Ok(answer(
-        StatusCode::OK,
-        &json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
-    ))
 }

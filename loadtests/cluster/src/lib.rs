@@ -5,11 +5,13 @@
 //! and server-side apply patches; one version counter, conflicts, UIDs, generations; the status subresource;
 //! finalizers, graceful deletion of pods, preconditions; owner references and namespaces; custom resources with
 //! schemas (validation, defaults, pruning, `self == oldSelf`), printer columns and short names; leases; bearer
-//! token; counters of requests and injected faults.
+//! token; admission webhooks by URL (rules, selectors, failure policy, dry run, `caBundle`); counters of requests and
+//! injected faults.
 //!
-//! **Is not**: other CEL rules, conversion, RBAC (the one token may do everything), admission, built-in
-//! validation, protobuf, lists merged by key under server-side apply (they are atomic), persistence.
+//! **Is not**: other CEL rules, conversion, RBAC (the one token may do everything), webhooks by service, their match
+//! conditions and reinvocation, built-in validation, protobuf, lists merged by key under server-side apply (they are atomic), persistence.
 
+mod admission;
 mod apply;
 pub mod counters;
 mod deletion;
@@ -28,6 +30,8 @@ pub mod store;
 mod table;
 mod tls;
 mod watch;
+mod webhook;
+mod write;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -80,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) token: String,
     pub(crate) latency: Duration,
     pub(crate) stopping: CancellationToken,
+    pub(crate) callers: admission::Callers,
 }
 
 /// A running cluster. Clones are handles to the same one.
@@ -122,6 +127,7 @@ impl Cluster {
             token: format!("{:032x}", rand::random::<u128>()),
             latency: options.latency,
             stopping: CancellationToken::new(),
+            callers: admission::Callers::default(),
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(shared.clone(), listener, acceptor, tasks.clone()));

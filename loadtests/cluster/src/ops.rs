@@ -33,7 +33,7 @@ pub(crate) fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-fn new_uid() -> String {
+pub(crate) fn new_uid() -> String {
     let bits: u128 = rand::random();
     let hex = format!("{bits:032x}");
     format!(
@@ -198,7 +198,12 @@ pub(crate) fn patch(
     store.update(&write.kind.key(), &write.key, |existing| match (kind, existing) {
         (PatchKind::Apply, None) if write.subresource.is_empty() => {
             let object = apply::applied(None, body, write.manager, "", write.force, &now())?;
-            Ok(Outcome::Keep(born(write, object, &write.key)?))
+            let object = born(write, object, &write.key)?;
+            Ok(if write.dry_run {
+                Outcome::Same(object)
+            } else {
+                Outcome::Keep(object)
+            })
         }
         (_, None) => Err(ApiError::not_found(&write.kind.resource(), &write.key.1)),
         (PatchKind::Apply, Some(existing)) => {
@@ -216,6 +221,29 @@ pub(crate) fn patch(
             changed(write, existing, object, true)
         }
         (kind, Some(existing)) => changed(write, existing, patch::patched(kind, existing, body)?, false),
+    })
+}
+
+/// Stores what a write was tried out to make of `existing`, unless that changed meanwhile.
+pub(crate) fn commit(
+    store: &Store,
+    write: &Write<'_>,
+    existing: Option<&Value>,
+    mut object: Value,
+) -> Result<Arc<Value>, ApiError> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let key = (write.key.0.clone(), name);
+    store.update(&write.kind.key(), &key, |now| match (now, existing) {
+        (None, None) => {
+            validate(write.kind, &mut object, None, &key.1)?;
+            Ok(Outcome::Keep(object))
+        }
+        (Some(_), None) => Err(ApiError::already_exists(&write.kind.resource(), &key.1)),
+        (None, Some(_)) => Err(ApiError::not_found(&write.kind.resource(), &key.1)),
+        (Some(now), Some(existing)) => {
+            object["metadata"]["resourceVersion"] = existing["metadata"]["resourceVersion"].clone();
+            changed(write, now, object, true)
+        }
     })
 }
 
