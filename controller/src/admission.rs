@@ -2,22 +2,27 @@
 //!
 //! - [`pool_mutation`] completes a pool, [`pool_rules`] judges it: pure, and so is [`reserved_rules`].
 //! - [`review`] reads an `AdmissionReview` and writes its answer: pure.
-//! - [`certificate`] and [`server`] are the TLS port in front; [`cache`] knows the other pools.
+//! - [`server`] is the TLS port in front, [`certificate`] what it shows; [`cache`] knows the other pools.
+//! - [`keeper`] makes, shares and renews the certificate ([`authority`]) and sees that API servers [`trust`] it.
 //!
 //! Judging reads other pools from a watch, so two overlapping pools that are created at the same moment can both be
 //! admitted. Every replica serves; none needs to lead for it.
 
+pub mod authority;
 pub mod cache;
 pub mod certificate;
 pub mod finding;
 pub mod iaas_rules;
+pub mod keeper;
 pub mod pool_fields;
 pub mod pool_mutation;
 pub mod pool_rules;
+pub mod registration;
 pub mod reserved_rules;
 pub mod review;
 pub mod selector;
 pub mod server;
+pub mod trust;
 
 use orbweaver_api::address_set::Family;
 

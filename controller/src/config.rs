@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::admission::Settings;
 use crate::admission::certificate::Source;
+use crate::admission::keeper::Place;
 use crate::admission::server::WebhookConfig;
 use crate::cluster::Cluster;
 use crate::config::file::FileError;
@@ -41,12 +42,39 @@ pub struct Args {
     /// Address of the admission webhooks, with TLS
     #[arg(long, env = "ORBWEAVER_WEBHOOK_LISTEN", default_value = "0.0.0.0:5722")]
     pub webhook_listen: SocketAddr,
-    /// PEM file of the webhooks' certificate chain; without it and --tls-key one is made
+    /// PEM file of the webhooks' certificate chain; without it and --tls-key, --tls-secret is used
     #[arg(long, env = "ORBWEAVER_TLS_CERT", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// PEM file of the key of --tls-cert
     #[arg(long, env = "ORBWEAVER_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// PEM file of the authorities that API servers are to trust with --tls-cert; without it caBundle is not touched
+    #[arg(long, env = "ORBWEAVER_TLS_CA", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+    /// Secret of the webhooks' certificate, shared by replicas; made and renewed unless it has no ca.key
+    #[arg(
+        long,
+        env = "ORBWEAVER_TLS_SECRET",
+        default_value = "spiderpool-controller-server-certs"
+    )]
+    pub tls_secret: String,
+    /// Further DNS name or address under which API servers call the webhooks; may be repeated
+    #[arg(long, env = "ORBWEAVER_WEBHOOK_NAME", value_delimiter = ',')]
+    pub webhook_name: Vec<String>,
+    /// MutatingWebhookConfiguration whose caBundle is kept right; empty: none
+    #[arg(
+        long,
+        env = "ORBWEAVER_MUTATING_WEBHOOK_CONFIGURATION",
+        default_value = "spiderpool-controller"
+    )]
+    pub mutating_webhook_configuration: String,
+    /// ValidatingWebhookConfiguration whose caBundle is kept right; empty: none
+    #[arg(
+        long,
+        env = "ORBWEAVER_VALIDATING_WEBHOOK_CONFIGURATION",
+        default_value = "spiderpool-controller"
+    )]
+    pub validating_webhook_configuration: String,
     /// Path of conf.yml
     #[arg(long, env = "ORBWEAVER_CONFIG")]
     pub config: Option<PathBuf>,
@@ -175,22 +203,36 @@ impl Config {
     }
 }
 
-/// Without files, a certificate for the names of the chart's service.
+/// Without files, a shared secret for the names of the chart's service.
 fn webhook(args: &Args, namespace: &str) -> WebhookConfig {
     let source = match (&args.tls_cert, &args.tls_key) {
         (Some(chain), Some(key)) => Source::Files {
             chain: chain.clone(),
             key: key.clone(),
+            trust: args.tls_ca.clone(),
         },
-        _ => Source::SelfMade(vec![
-            format!("spiderpool-controller.{namespace}.svc"),
-            format!("spiderpool-controller.{namespace}.svc.cluster.local"),
-            "localhost".to_owned(),
-        ]),
+        _ => Source::Secret {
+            name: args.tls_secret.clone(),
+            names: [
+                format!("spiderpool-controller.{namespace}.svc"),
+                format!("spiderpool-controller.{namespace}.svc.cluster.local"),
+                "localhost".to_owned(),
+                "127.0.0.1".to_owned(),
+            ]
+            .into_iter()
+            .chain(args.webhook_name.iter().cloned())
+            .collect(),
+        },
     };
+    let named = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
     WebhookConfig {
         listen: args.webhook_listen,
-        source,
+        place: Place {
+            source,
+            namespace: namespace.to_owned(),
+            mutating: named(&args.mutating_webhook_configuration),
+            validating: named(&args.validating_webhook_configuration),
+        },
         settings: Settings::default(),
     }
 }

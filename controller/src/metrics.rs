@@ -6,6 +6,7 @@ use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use orbweaver_actors::metrics::{Kind, Metric};
 
+const BUNDLE_WRITES: &str = "orbweaver_controller_ca_bundle_writes_total";
 const CERTIFICATE_ERRORS: &str = "orbweaver_controller_certificate_errors_total";
 const REVIEWS: &str = "orbweaver_controller_admission_reviews_total";
 const LEADER: &str = "orbweaver_controller_leader";
@@ -24,6 +25,13 @@ pub const METRICS: &[Metric] = &[
         unit: "reviews",
         labels: &["hook", "outcome"],
         help: "Admission reviews. hook: mutate_pool, validate_pool, mutate_reserved_ip, validate_reserved_ip. outcome: allowed, refused, malformed, not_ready.",
+    },
+    Metric {
+        name: BUNDLE_WRITES,
+        kind: Kind::Counter,
+        unit: "writes",
+        labels: &["outcome"],
+        help: "Writes of caBundle into a webhook configuration of ours. outcome: ok, failed.",
     },
     Metric {
         name: CERTIFICATE_ERRORS,
@@ -108,6 +116,11 @@ pub fn leads(leads: bool) {
 /// An admission review was answered.
 pub fn reviewed(hook: &'static str, outcome: &'static str) {
     counter!(REVIEWS, "hook" => hook, "outcome" => outcome).increment(1);
+}
+
+/// `caBundle` of a webhook configuration was written, or not.
+pub fn bundle_written(outcome: &'static str) {
+    counter!(BUNDLE_WRITES, "outcome" => outcome).increment(1);
 }
 
 /// The webhook's certificate could not be renewed.

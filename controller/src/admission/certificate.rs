@@ -1,41 +1,40 @@
-//! The certificate of the webhook port: from files, read again when they change, or self-made and renewed in time.
+//! The certificate that the webhook port shows, and where it comes from.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
 
-use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// For how long a self-made certificate is valid.
-const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Age at which a self-made certificate is replaced.
-const RENEW_AFTER: Duration = Duration::from_secs(60 * 24 * 3600);
-/// Clocks of API servers may be behind by so much.
-const SKEW: Duration = Duration::from_secs(3600);
-
 /// Where the certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// PEM files: the chain, the server's own first, and its key.
+    /// PEM files, read again when they change.
     Files {
-        /// `--tls-cert`.
+        /// `--tls-cert`: the chain, the server's own certificate first.
         chain: PathBuf,
         /// `--tls-key`.
         key: PathBuf,
+        /// `--tls-ca`: what API servers are to trust; `None`: somebody else tells them.
+        trust: Option<PathBuf>,
     },
-    /// Made here, for these DNS names.
-    SelfMade(Vec<String>),
+    /// A secret that replicas share, made and renewed here unless it is somebody else's (see
+    /// [`authority`](super::authority)).
+    Secret {
+        /// Its name, in the controller's namespace.
+        name: String,
+        /// DNS names and addresses under which API servers call.
+        names: Vec<String>,
+    },
 }
 
 /// There is no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
-    #[error("cannot read {path}; correct --tls-cert and --tls-key or mount the secret")]
+    #[error("cannot read {path}; correct --tls-cert, --tls-key and --tls-ca or mount the secret")]
     Unreadable {
         /// As given.
         path: PathBuf,
@@ -43,11 +42,28 @@ pub enum CertificateError {
         #[source]
         source: std::io::Error,
     },
-    /// A file is not PEM of the right kind.
-    #[error("{path} is not PEM of a certificate chain (--tls-cert) or of its key (--tls-key)")]
+    /// The secret lacks a part.
+    #[error("secret {name} has no {key}; complete it, or delete it and a new one is made")]
+    Incomplete {
+        /// Its name.
+        name: String,
+        /// The key that is missing.
+        key: &'static str,
+    },
+    /// The secret cannot be read or written.
+    #[error("secret {name} of the webhook's certificate cannot be read or written")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// Not PEM of the right kind.
+    #[error("{what} is not PEM of the right kind; give a certificate chain and its key")]
     Malformed {
-        /// As given.
-        path: PathBuf,
+        /// Which part.
+        what: &'static str,
         /// Why.
         #[source]
         source: rustls::pki_types::pem::Error,
@@ -60,58 +76,35 @@ pub enum CertificateError {
     Make(#[from] rcgen::Error),
 }
 
-#[derive(Debug)]
-struct Current {
-    key: Arc<CertifiedKey>,
-    /// What was read, or when it was made: tells whether to renew.
-    read: Option<(Vec<u8>, Vec<u8>)>,
-    made: SystemTime,
+/// A certificate as read, PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Material {
+    /// Chain, the server's own first.
+    pub chain: Vec<u8>,
+    /// Key.
+    pub key: Vec<u8>,
+    /// What API servers are to trust; `None`: not ours to say.
+    pub trust: Option<Vec<u8>>,
 }
 
-/// The certificate in use; connections that stand keep the one they began with.
-#[derive(Debug)]
-pub struct Identity {
-    source: Source,
-    current: RwLock<Current>,
-}
-
-impl Identity {
-    /// Reads or makes the first one.
-    pub fn new(source: Source) -> Result<Self, CertificateError> {
-        let current = RwLock::new(obtain(&source)?);
-        Ok(Self { source, current })
+impl Material {
+    /// Reads files.
+    pub fn from_files(chain: &Path, key: &Path, trust: Option<&Path>) -> Result<Self, CertificateError> {
+        Ok(Self {
+            chain: bytes(chain)?,
+            key: bytes(key)?,
+            trust: trust.map(bytes).transpose()?,
+        })
     }
 
-    /// Takes what changed; true when the certificate is another now. After an error the old one stays in use.
-    pub fn refresh(&self, now: SystemTime) -> Result<bool, CertificateError> {
-        let due = match &self.source {
-            Source::SelfMade(_) => {
-                let made = self.current.read().unwrap_or_else(PoisonError::into_inner).made;
-                now.duration_since(made).is_ok_and(|age| age >= RENEW_AFTER)
-            }
-            Source::Files { chain, key } => {
-                let read = Some((bytes(chain)?, bytes(key)?));
-                self.current.read().unwrap_or_else(PoisonError::into_inner).read != read
-            }
-        };
-        if due {
-            let next = obtain(&self.source)?;
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
-        }
-        Ok(due)
-    }
-
-    /// The chain in use: what a self-made certificate is to be trusted by.
-    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.key.cert.clone()
-    }
-}
-
-impl ResolvesServerCert for Identity {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        Some(current.key.clone())
+    fn certified(&self) -> Result<CertifiedKey, CertificateError> {
+        let malformed = |what| move |source| CertificateError::Malformed { what, source };
+        let chain = CertificateDer::pem_slice_iter(&self.chain)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(malformed("the webhook's certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(malformed("the webhook's key"))?;
+        let provider = rustls::crypto::ring::default_provider();
+        CertifiedKey::from_der(chain, key, &provider).map_err(CertificateError::Pair)
     }
 }
 
@@ -122,36 +115,38 @@ fn bytes(path: &Path) -> Result<Vec<u8>, CertificateError> {
     })
 }
 
-fn obtain(source: &Source) -> Result<Current, CertificateError> {
-    let made = SystemTime::now();
-    let (chain, key, read) = match source {
-        Source::Files { chain, key } => {
-            let read = (bytes(chain)?, bytes(key)?);
-            let malformed = |path: &PathBuf| {
-                let path = path.clone();
-                move |source| CertificateError::Malformed { path, source }
-            };
-            let certificates = CertificateDer::pem_slice_iter(&read.0)
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(malformed(chain))?;
-            let private = PrivateKeyDer::from_pem_slice(&read.1).map_err(malformed(key))?;
-            (certificates, private, Some(read))
-        }
-        Source::SelfMade(names) => {
-            let key = KeyPair::generate()?;
-            let mut params = CertificateParams::new(names.clone())?;
-            params.not_before = (made - SKEW).into();
-            params.not_after = (made + LIFETIME).into();
-            let certificate = params.self_signed(&key)?;
-            let private = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-            (vec![certificate.der().clone()], private, None)
-        }
-    };
-    let provider = rustls::crypto::ring::default_provider();
-    let key = CertifiedKey::from_der(chain, key, &provider).map_err(CertificateError::Pair)?;
-    Ok(Current {
-        key: Arc::new(key),
-        read,
-        made,
-    })
+/// The certificate in use; connections that stand keep the one they began with.
+#[derive(Debug)]
+pub struct Identity {
+    current: RwLock<(Material, Arc<CertifiedKey>)>,
+}
+
+impl Identity {
+    /// The first one.
+    pub fn new(material: Material) -> Result<Self, CertificateError> {
+        let key = Arc::new(material.certified()?);
+        Ok(Self {
+            current: RwLock::new((material, key)),
+        })
+    }
+
+    /// Takes another one. After an error the old one stays in use.
+    pub fn replace(&self, material: Material) -> Result<(), CertificateError> {
+        let key = Arc::new(material.certified()?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = (material, key);
+        Ok(())
+    }
+
+    /// What is in use.
+    pub fn material(&self) -> Material {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.0.clone()
+    }
+}
+
+impl ResolvesServerCert for Identity {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Some(current.1.clone())
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -17,15 +17,16 @@ use kube::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, info, warn};
 
 use super::Settings;
 use super::cache::{self, PoolCache};
-use super::certificate::{CertificateError, Identity, Source};
+use super::certificate::{CertificateError, Identity};
+use super::keeper::{Keeper, Place};
 use super::review::{self, Hook, Review};
-use crate::{chain, metrics};
+use crate::metrics;
 
 /// Largest question: two objects of the largest size that etcd takes.
 const BODY_LIMIT: usize = 3 << 20;
@@ -33,16 +34,14 @@ const BODY_LIMIT: usize = 3 << 20;
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// Most connections at once; an API server keeps one or two.
 const CONNECTIONS: usize = 512;
-/// How often certificates are looked at.
-const LOOK: Duration = Duration::from_secs(10);
 
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
     /// Where.
     pub listen: SocketAddr,
-    /// With which certificate.
-    pub source: Source,
+    /// With which certificate, and where its trust is kept.
+    pub place: Place,
     /// By which rules.
     pub settings: Settings,
 }
@@ -81,7 +80,8 @@ pub struct WebhookServer {
 impl WebhookServer {
     /// Binds and serves.
     pub async fn start(config: &WebhookConfig, client: Client) -> Result<Self, ServerError> {
-        let identity = Arc::new(Identity::new(config.source.clone())?);
+        let keeper = Keeper::new(client.clone(), config.place.clone());
+        let identity = Arc::new(Identity::new(keeper.begin().await?)?);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -98,7 +98,7 @@ impl WebhookServer {
         let pools = PoolCache::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(cache::follow(client, pools.clone()));
-        tasks.spawn(renew(identity.clone()));
+        tasks.spawn(keeper.run(identity.clone()));
         let router = routes(pools, config.settings);
         tasks.spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), router));
         Ok(Self {
@@ -174,24 +174,6 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
     let answer = review::answer(hook, &review.request, &pools, hooks.settings);
     let outcome = if answer.allowed { "allowed" } else { "refused" };
     (outcome, Json(answer.body).into_response())
-}
-
-async fn renew(identity: Arc<Identity>) {
-    let mut looks = interval(LOOK);
-    loop {
-        looks.tick().await;
-        match identity.refresh(SystemTime::now()) {
-            Ok(true) => info!("the webhook has another certificate"),
-            Ok(false) => {}
-            Err(error) => {
-                metrics::certificate_failed();
-                warn!(
-                    error = chain(&error),
-                    "the webhook's certificate cannot be renewed; the old one stays"
-                );
-            }
-        }
-    }
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {

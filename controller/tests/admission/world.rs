@@ -1,0 +1,260 @@
+//! A cluster with webhooks registered: simulated, or the real one that `ORBWEAVER_TEST_KUBECONFIG` names.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
+use kube::{Client, Config as KubeConfig, Resource, ResourceExt};
+use orbweaver_api::crd;
+use orbweaver_api::pool::SpiderIPPool;
+use orbweaver_api::reserved_ip::SpiderReservedIP;
+use orbweaver_cluster_sim::{Cluster, ClusterOptions};
+use orbweaver_controller::admission::Settings;
+use orbweaver_controller::admission::certificate::Source;
+use orbweaver_controller::admission::keeper::Place;
+use orbweaver_controller::admission::registration;
+use orbweaver_controller::admission::review::Hook;
+use orbweaver_controller::admission::server::{WebhookConfig, WebhookServer};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Chooses the replica that judges an object, and tells a world's objects from others'.
+const REPLICA: &str = "test.orbweaver.io/replica";
+/// Tells a world's objects from others'.
+const WORLD: &str = "test.orbweaver.io/world";
+
+/// Waits until `check` gives something.
+pub async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check().await {
+            return found;
+        }
+        assert!(Instant::now() < give_up, "{what} did not come true in time");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub struct World {
+    _simulated: Option<Cluster>,
+    pub client: Client,
+    /// A namespace, and in front of the name of everything without one.
+    pub name: String,
+    /// `10.x`, `10.x` and so on: what a subnet of this world begins with.
+    octets: (u8, u8),
+    pub servers: Vec<WebhookServer>,
+}
+
+async fn connect() -> (Option<Cluster>, Client) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let real = std::env::var_os("ORBWEAVER_TEST_KUBECONFIG");
+    let (simulated, kubeconfig) = if let Some(path) = real {
+        (None, Kubeconfig::read_from(path).unwrap())
+    } else {
+        let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig()).unwrap();
+        (Some(cluster), kubeconfig)
+    };
+    let config = KubeConfig::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    (simulated, Client::try_from(config).unwrap())
+}
+
+async fn define(client: &Client) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in crd::all().unwrap() {
+        let name = definition.name_any();
+        let mut body = json!(definition);
+        body["apiVersion"] = json!("apiextensions.k8s.io/v1");
+        body["kind"] = json!("CustomResourceDefinition");
+        let params = PatchParams::apply("orbweaver-test").force();
+        api.patch(&name, &params, &Patch::Apply(body)).await.unwrap();
+        until("a definition is served", async || {
+            let conditions = api.get(&name).await.unwrap().status?.conditions?;
+            conditions
+                .iter()
+                .any(|one| one.type_ == "Established" && one.status == "True")
+                .then_some(())
+        })
+        .await;
+    }
+}
+
+impl World {
+    /// A cluster without webhooks.
+    pub async fn bare() -> Self {
+        let (simulated, client) = connect().await;
+        define(&client).await;
+        let name = format!("ow-{:08x}", rand::random::<u32>());
+        let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        let params = PostParams::default();
+        Api::all(client.clone())
+            .create(&params, &namespace)
+            .await
+            .unwrap();
+        Self {
+            _simulated: simulated,
+            client,
+            name,
+            octets: (rand::random_range(20..220), rand::random()),
+            servers: Vec::new(),
+        }
+    }
+
+    /// A cluster with so many replicas of the webhooks, registered and trusted.
+    pub async fn start(replicas: usize) -> Self {
+        let mut world = Self::bare().await;
+        for _ in 0..replicas {
+            world.add_server(Settings::default()).await;
+        }
+        for replica in 0..replicas {
+            world.register(replica).await;
+        }
+        for replica in 0..replicas {
+            world.is_asked(replica).await;
+        }
+        world
+    }
+
+    pub fn place(&self, replica: usize) -> Place {
+        let configuration = Some(format!("{}-{replica}", self.name));
+        Place {
+            source: Source::Secret {
+                name: "certs".to_owned(),
+                names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            },
+            namespace: self.name.clone(),
+            mutating: configuration.clone(),
+            validating: configuration,
+        }
+    }
+
+    pub async fn add_server(&mut self, settings: Settings) {
+        let config = WebhookConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            place: self.place(self.servers.len()),
+            settings,
+        };
+        let server = WebhookServer::start(&config, self.client.clone()).await.unwrap();
+        self.servers.push(server);
+    }
+
+    /// Registers a replica for the objects that are labelled for it.
+    pub async fn register(&self, replica: usize) {
+        let port = self.servers[replica].address.port();
+        let hooks = |wanted: &str| -> Vec<Value> {
+            let hooks = Hook::ALL
+                .into_iter()
+                .filter(|hook| hook.path().starts_with(wanted));
+            hooks
+                .map(|hook| {
+                    let url = format!("https://127.0.0.1:{port}{}", hook.path());
+                    let mut entry = registration::entry(hook, &json!({ "url": url }));
+                    let labels = json!({ WORLD: self.name, REPLICA: replica.to_string() });
+                    entry["objectSelector"] = json!({ "matchLabels": labels });
+                    entry
+                })
+                .collect()
+        };
+        let metadata = json!({ "name": format!("{}-{replica}", self.name) });
+        let params = PostParams::default();
+        let mutating = json!({ "metadata": metadata, "webhooks": hooks("/mutate") });
+        let mutating: MutatingWebhookConfiguration = serde_json::from_value(mutating).unwrap();
+        let validating = json!({ "metadata": metadata, "webhooks": hooks("/validate") });
+        let validating: ValidatingWebhookConfiguration = serde_json::from_value(validating).unwrap();
+        let client = || self.client.clone();
+        Api::all(client()).create(&params, &mutating).await.unwrap();
+        Api::all(client()).create(&params, &validating).await.unwrap();
+    }
+
+    /// Waits until the API server asks a replica, and believes its certificate.
+    pub async fn is_asked(&self, replica: usize) {
+        let mut probe = self.pool(&format!("probe-{replica}"), "250.0/24", &["250.9-250.1"]);
+        probe.labels_mut().insert(REPLICA.to_owned(), replica.to_string());
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        until("the webhook is asked", async || {
+            match self.pools().create(&dry, &probe).await {
+                Err(kube::Error::Api(status)) => (status.code == 422).then_some(()),
+                _ => None,
+            }
+        })
+        .await;
+    }
+
+    pub fn pools(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<SpiderIPPool>(&()))
+    }
+
+    pub fn reserved(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<SpiderReservedIP>(&()))
+    }
+
+    /// The name that an object of this world has in the cluster.
+    pub fn named(&self, short: &str) -> String {
+        format!("{}-{short}", self.name)
+    }
+
+    /// An address, range or subnet of this world from its last two numbers: `1.5`, `1.5-1.9`, `1.0/24`.
+    pub fn at(&self, text: &str) -> String {
+        let (a, b) = self.octets;
+        let parts: Vec<String> = text.split('-').map(|part| format!("{a}.{b}.{part}")).collect();
+        parts.join("-")
+    }
+
+    /// A pool for replica 0.
+    pub fn pool(&self, short: &str, subnet: &str, ips: &[&str]) -> DynamicObject {
+        let ips: Vec<String> = ips.iter().map(|range| self.at(range)).collect();
+        self.object::<SpiderIPPool>(short, &json!({ "subnet": self.at(subnet), "ips": ips }))
+    }
+
+    pub fn object<K: Resource<DynamicType = ()>>(&self, short: &str, spec: &Value) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": { "name": self.named(short), "labels": { WORLD: self.name, REPLICA: "0" } },
+            "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    /// Leaves a real cluster as it was found.
+    pub async fn end(self) {
+        let (params, ours) = (DeleteParams::default(), format!("{WORLD}={}", self.name));
+        let list = ListParams::default().labels(&ours);
+        for replica in 0..self.servers.len() {
+            let name = format!("{}-{replica}", self.name);
+            let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+            let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+            // One that the test has deleted is what is wanted.
+            let _ = mutating.delete(&name, &params).await;
+            let _ = validating.delete(&name, &params).await;
+        }
+        for api in [self.pools(), self.reserved()] {
+            until("objects are gone", async || {
+                for object in api.list(&list).await.unwrap() {
+                    let _ = api.delete(&object.name_any(), &params).await;
+                    let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                    let _ = api
+                        .patch(&object.name_any(), &PatchParams::default(), &free)
+                        .await;
+                }
+                api.list(&list).await.unwrap().items.is_empty().then_some(())
+            })
+            .await;
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.delete(&self.name, &params).await.unwrap();
+    }
+}
