@@ -19,10 +19,10 @@ fn annotation<'a>(pool: &'a SpiderIPPool, key: &str) -> Option<&'a str> {
     all.get(key).map(String::as_str)
 }
 
-/// What holds for a pool at any time; `others` finds its partner.
+/// What holds for a pool at any time; among `others` are its partner and whoever says to be it.
 pub fn check<'a>(
     pool: &SpiderIPPool,
-    mut others: impl Iterator<Item = &'a SpiderIPPool>,
+    others: impl Iterator<Item = &'a SpiderIPPool>,
     findings: &mut Vec<Finding>,
 ) {
     if let Some(mark) = annotation(pool, IAAS_PROVIDER).filter(|mark| !selector::is_value(mark)) {
@@ -35,18 +35,22 @@ pub fn check<'a>(
     if let Some(nic) = annotation(pool, PARENT_NIC) {
         parent_nic(nic, findings);
     }
-    let Some(name) = annotation(pool, PAIR_POOL) else {
-        return;
-    };
-    if name.is_empty() {
+    let own = pool.metadata.name.as_deref();
+    let wanted = annotation(pool, PAIR_POOL);
+    if wanted == Some("") {
         let detail = "it is empty; name a pool or remove it";
         findings.push(Finding::invalid(path(PAIR_POOL), detail));
-    } else if pool.metadata.name.as_deref() == Some(name) {
+    } else if wanted.is_some() && wanted == own {
         let detail = "cannot reference itself as a pair pool";
         findings.push(Finding::invalid(path(PAIR_POOL), detail));
-    } else if let Some(partner) = others.find(|other| other.metadata.name.as_deref() == Some(name)) {
-        // A partner may also come later: its own admission judges the pair then.
-        pair(pool, partner, name, findings);
+    }
+    // A partner that is not there yet comes later: its own admission judges the pair then.
+    for other in others {
+        let name = other.metadata.name.as_deref();
+        let pairs = name == wanted || own.is_some() && annotation(other, PAIR_POOL) == own;
+        if let Some(name) = name.filter(|_| pairs) {
+            pair(pool, other, name, findings);
+        }
     }
 }
 

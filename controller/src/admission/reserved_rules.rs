@@ -73,6 +73,10 @@ pub fn update(old: &SpiderReservedIP, new: &SpiderReservedIP, settings: Settings
     if old.spec == new.spec {
         return Vec::new();
     }
+    if old.metadata.deletion_timestamp.is_some() {
+        let detail = "the object is being deleted; only its finalizers may still be changed";
+        return vec![Finding::forbidden("metadata.deletionTimestamp", detail)];
+    }
     let mut findings = Vec::new();
     if family(old).is_some_and(|before| family(new) != Some(before)) {
         let detail = "is not changeable; make another object";
