@@ -4,9 +4,10 @@
 //! - [`review`] reads an `AdmissionReview` and writes its answer: pure.
 //! - [`server`] is the TLS port in front, [`certificate`] what it shows; [`cache`] knows the other pools.
 //! - [`keeper`] makes, shares and renews the certificate ([`authority`]) and sees that API servers [`trust`] it.
+//! - [`registrar`] judges what gains addresses: of overlapping pools that are created at once one is admitted, whichever
+//!   replicas are asked, because each admission is first [pledged](pledge) in one object by compare-and-swap.
 //!
-//! Judging reads other pools from a watch, so two overlapping pools that are created at the same moment can both be
-//! admitted. Every replica serves; none needs to lead for it.
+//! Every replica serves; none needs to lead for it.
 
 pub mod authority;
 pub mod cache;
@@ -14,9 +15,11 @@ pub mod certificate;
 pub mod finding;
 pub mod iaas_rules;
 pub mod keeper;
+pub mod pledge;
 pub mod pool_fields;
 pub mod pool_mutation;
 pub mod pool_rules;
+pub mod registrar;
 pub mod registration;
 pub mod reserved_rules;
 pub mod review;

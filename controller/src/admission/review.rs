@@ -1,6 +1,7 @@
 //! `AdmissionReview` v1 of `admission.k8s.io`: what is asked, and the answer. Pure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use super::finding::Finding;
+use super::pledge::Pledge;
 use super::{pool_mutation, pool_rules, reserved_rules};
 
 /// One of the paths that an API server calls (reference §5.2).
@@ -85,6 +87,9 @@ pub struct Request {
     /// `status` for writes of the status alone.
     #[serde(default)]
     pub sub_resource: Option<String>,
+    /// Nothing may be written because of it.
+    #[serde(default)]
+    pub dry_run: bool,
     /// As it will be; null for a deletion.
     #[serde(default)]
     pub object: Value,
@@ -102,22 +107,17 @@ pub struct Answer {
     pub allowed: bool,
 }
 
-/// Answers one question; `pools` are those of the cluster.
+/// Answers one question; `pools` are those of the cluster. Questions that [`must_pledge`] are answered by
+/// [`verdict`] of what the registrar finds.
 pub fn answer(hook: Hook, request: &Request, pools: &[Arc<SpiderIPPool>], settings: Settings) -> Answer {
-    let pools = pools.iter().map(AsRef::as_ref);
     // The status is the agents' and the provider's; nothing of it is judged here.
-    if request.sub_resource.as_deref().is_some_and(|sub| !sub.is_empty()) {
+    if is_of_status(request) {
         return passed(request, &[]);
     }
     let findings = match hook {
         Hook::MutatePool => return complete(request, pool_mutation::patch),
         Hook::MutateReserved => return complete(request, reserved_rules::patch),
-        Hook::ValidatePool => judge(
-            request,
-            |new| pool_rules::create(new, pools.clone(), settings),
-            |old, new| pool_rules::update(old, new, pools.clone(), settings),
-            |old| pool_rules::delete(old, settings),
-        ),
+        Hook::ValidatePool => judge_pool(request, pools, settings),
         Hook::ValidateReserved => judge::<SpiderReservedIP>(
             request,
             |new| reserved_rules::create(new, settings),
@@ -125,11 +125,46 @@ pub fn answer(hook: Hook, request: &Request, pools: &[Arc<SpiderIPPool>], settin
             |_| Vec::new(),
         ),
     };
+    verdict(hook, request, findings)
+}
+
+/// The answer to a validating question.
+pub fn verdict(hook: Hook, request: &Request, findings: Vec<Finding>) -> Answer {
     if findings.is_empty() {
         passed(request, &[])
     } else {
         refused(hook, request, findings)
     }
+}
+
+/// Every finding against a pool.
+pub fn judge_pool(request: &Request, pools: &[Arc<SpiderIPPool>], settings: Settings) -> Vec<Finding> {
+    let pools = pools.iter().map(AsRef::as_ref);
+    judge(
+        request,
+        |new| pool_rules::create(new, pools.clone(), settings),
+        |old, new| pool_rules::update(old, new, pools.clone(), settings),
+        |old| pool_rules::delete(old, settings),
+    )
+}
+
+/// True when a pool gains addresses, so that what a cache says of the others is not enough.
+pub fn must_pledge(hook: Hook, request: &Request) -> bool {
+    if hook != Hook::ValidatePool || is_of_status(request) {
+        return false;
+    }
+    let (old, new) = pool_change(request);
+    new.is_some_and(|new| Pledge::of(old.as_ref(), &new, Duration::ZERO).is_some())
+}
+
+/// A pool before and after, as far as they can be read.
+pub fn pool_change(request: &Request) -> (Option<SpiderIPPool>, Option<SpiderIPPool>) {
+    let read = |value: &Value| SpiderIPPool::deserialize(value).ok();
+    (read(&request.old_object), read(&request.object))
+}
+
+fn is_of_status(request: &Request) -> bool {
+    request.sub_resource.as_deref().is_some_and(|sub| !sub.is_empty())
 }
 
 /// An object that cannot be read passes as it is: the validating hook refuses it with the reason.

@@ -25,6 +25,7 @@ use super::Settings;
 use super::cache::{self, PoolCache};
 use super::certificate::{CertificateError, Identity};
 use super::keeper::{Keeper, Place};
+use super::registrar::{self, Registrar};
 use super::review::{self, Hook, Review};
 use crate::metrics;
 
@@ -97,9 +98,16 @@ impl WebhookServer {
         info!(%address, "admission port open");
         let pools = PoolCache::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(cache::follow(client, pools.clone()));
+        tasks.spawn(cache::follow(client.clone(), pools.clone()));
         tasks.spawn(keeper.run(identity.clone()));
-        let router = routes(pools, config.settings);
+        let namespace = &config.place.namespace;
+        let (registrar, desk) = registrar::open(client, namespace, pools.clone(), config.settings);
+        tasks.spawn(desk.run());
+        let router = routes(Hooks {
+            pools,
+            registrar,
+            settings: config.settings,
+        });
         tasks.spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), router));
         Ok(Self {
             address,
@@ -119,10 +127,11 @@ impl WebhookServer {
 #[derive(Clone)]
 struct Hooks {
     pools: PoolCache,
+    registrar: Registrar,
     settings: Settings,
 }
 
-fn routes(pools: PoolCache, settings: Settings) -> Router {
+fn routes(hooks: Hooks) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready));
@@ -130,7 +139,7 @@ fn routes(pools: PoolCache, settings: Settings) -> Router {
         let serve = move |State(hooks): State<Hooks>, request| serve(hook, hooks, request);
         router = router.route(hook.path(), post(serve));
     }
-    router.with_state(Hooks { pools, settings })
+    router.with_state(hooks)
 }
 
 async fn ready(State(hooks): State<Hooks>) -> Response {
@@ -171,7 +180,21 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
     let Some(pools) = hooks.pools.all() else {
         return ("not_ready", not_ready());
     };
-    let answer = review::answer(hook, &review.request, &pools, hooks.settings);
+    let request = review.request;
+    let answer = if review::must_pledge(hook, &request) {
+        match hooks.registrar.judge(request.clone()).await {
+            Ok(findings) => review::verdict(hook, &request, findings),
+            Err(error) => {
+                warn!(%error, pool = request.name, "no verdict about a pool");
+                return (
+                    "undecided",
+                    (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
+                );
+            }
+        }
+    } else {
+        review::answer(hook, &request, &pools, hooks.settings)
+    };
     let outcome = if answer.allowed { "allowed" } else { "refused" };
     (outcome, Json(answer.body).into_response())
 }

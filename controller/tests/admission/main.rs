@@ -7,6 +7,8 @@
     reason = "a test fails by panicking; a test binary has no outside"
 )]
 
+mod contention;
+mod laws;
 mod port;
 mod trust;
 mod world;

@@ -229,6 +229,14 @@ impl World {
         .unwrap()
     }
 
+    /// Sends an object to another replica.
+    pub fn for_replica(mut object: DynamicObject, replica: usize) -> DynamicObject {
+        object
+            .labels_mut()
+            .insert(REPLICA.to_owned(), replica.to_string());
+        object
+    }
+
     /// Leaves a real cluster as it was found.
     pub async fn end(self) {
         let (params, ours) = (DeleteParams::default(), format!("{WORLD}={}", self.name));
