@@ -1,6 +1,7 @@
 //! Admission of pools and reserved addresses (reference §5.2, §6.6).
 //!
 //! - [`pool_mutation`] completes a pool, [`pool_rules`] judges it: pure, and so is [`reserved_rules`].
+//! - [`pod_mutation`] says what a pod gets for its [`networks`], where [`injection`] is on: pure.
 //! - [`review`] reads an `AdmissionReview` and writes its answer: pure.
 //! - [`server`] is the TLS port in front, [`certificate`] what it shows; [`cache`] knows the other pools.
 //! - [`keeper`] makes, shares and renews the certificate ([`authority`]) and sees that API servers [`trust`] it.
@@ -14,8 +15,11 @@ pub mod cache;
 pub mod certificate;
 pub mod finding;
 pub mod iaas_rules;
+pub mod injection;
 pub mod keeper;
+pub mod networks;
 pub mod pledge;
+pub mod pod_mutation;
 pub mod pool_fields;
 pub mod pool_mutation;
 pub mod pool_rules;

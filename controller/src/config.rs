@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::admission::Settings;
 use crate::admission::certificate::Source;
+use crate::admission::injection::Injection;
 use crate::admission::keeper::Place;
 use crate::admission::server::WebhookConfig;
 use crate::cluster::Cluster;
@@ -234,6 +235,7 @@ fn webhook(args: &Args, namespace: &str) -> WebhookConfig {
             validating: named(&args.validating_webhook_configuration),
         },
         settings: Settings::default(),
+        injection: Injection::default(),
     }
 }
 

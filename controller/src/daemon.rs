@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::admission::Settings;
+use crate::admission::injection::Injection;
 use crate::config::{Args, Config, HOST_NAME, file, log_level};
 use crate::{chain, controller, metrics, telemetry};
 
@@ -27,6 +28,7 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
             ipv6: file.enable_ipv6,
             guard_deletes: file.enable_validating_resources_deleted_webhook,
         };
+        webhook.injection = Injection::new(&file.pod_resource_inject, &config.namespace);
     }
     config.metrics = metrics::install();
     // Fails only if the process has one already.

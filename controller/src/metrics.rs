@@ -24,7 +24,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "reviews",
         labels: &["hook", "outcome"],
-        help: "Admission reviews. hook: mutate_pool, validate_pool, mutate_reserved_ip, validate_reserved_ip. outcome: allowed, refused, malformed, not_ready, undecided (the cluster did not answer in time).",
+        help: "Admission reviews. hook: mutate_pool, validate_pool, mutate_reserved_ip, validate_reserved_ip, mutate_pod. outcome: allowed, refused, malformed, not_ready, undecided (the cluster did not answer in time).",
     },
     Metric {
         name: BUNDLE_WRITES,

@@ -27,15 +27,18 @@ pub enum Hook {
     MutateReserved,
     /// Judges reserved addresses.
     ValidateReserved,
+    /// Completes a pod.
+    MutatePod,
 }
 
 impl Hook {
     /// Every hook.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::MutatePool,
         Self::ValidatePool,
         Self::MutateReserved,
         Self::ValidateReserved,
+        Self::MutatePod,
     ];
 
     /// The path, Spiderpool's.
@@ -45,6 +48,7 @@ impl Hook {
             Self::ValidatePool => "/validate-spiderpool-spidernet-io-v2beta1-spiderippool",
             Self::MutateReserved => "/mutate-spiderpool-spidernet-io-v2beta1-spiderreservedip",
             Self::ValidateReserved => "/validate-spiderpool-spidernet-io-v2beta1-spiderreservedip",
+            Self::MutatePod => "/mutate--v1-pod",
         }
     }
 
@@ -55,6 +59,7 @@ impl Hook {
             Self::ValidatePool => "validate_pool",
             Self::MutateReserved => "mutate_reserved_ip",
             Self::ValidateReserved => "validate_reserved_ip",
+            Self::MutatePod => "mutate_pod",
         }
     }
 
@@ -62,6 +67,14 @@ impl Hook {
         match self {
             Self::MutatePool | Self::ValidatePool => "SpiderIPPool",
             Self::MutateReserved | Self::ValidateReserved => "SpiderReservedIP",
+            Self::MutatePod => "Pod",
+        }
+    }
+
+    fn group(self) -> &'static str {
+        match self {
+            Self::MutatePod => "",
+            _ => orbweaver_api::GROUP,
         }
     }
 }
@@ -84,6 +97,9 @@ pub struct Request {
     /// The object's name; empty when the API server is to make one.
     #[serde(default)]
     pub name: String,
+    /// The object's namespace; empty for cluster-wide kinds.
+    #[serde(default)]
+    pub namespace: String,
     /// `status` for writes of the status alone.
     #[serde(default)]
     pub sub_resource: Option<String>,
@@ -96,6 +112,13 @@ pub struct Request {
     /// As it is; null for a creation.
     #[serde(default)]
     pub old_object: Value,
+}
+
+impl Request {
+    /// True when an object of its own is made, no part of one.
+    pub fn is_creation(&self) -> bool {
+        self.operation == "CREATE" && self.sub_resource.as_deref().is_none_or(str::is_empty)
+    }
 }
 
 /// An answer, and what to count.
@@ -117,6 +140,8 @@ pub fn answer(hook: Hook, request: &Request, pools: &[Arc<SpiderIPPool>], settin
     let findings = match hook {
         Hook::MutatePool => return complete(request, pool_mutation::patch),
         Hook::MutateReserved => return complete(request, reserved_rules::patch),
+        // Answered by [`complete_pod`].
+        Hook::MutatePod => Vec::new(),
         Hook::ValidatePool => judge_pool(request, pools, settings),
         Hook::ValidateReserved => judge::<SpiderReservedIP>(
             request,
@@ -126,6 +151,14 @@ pub fn answer(hook: Hook, request: &Request, pools: &[Arc<SpiderIPPool>], settin
         ),
     };
     verdict(hook, request, findings)
+}
+
+/// The answer about a pod: what it gets, or why it cannot be made.
+pub fn complete_pod(request: &Request, patch: Result<Vec<Value>, Finding>) -> Answer {
+    match patch {
+        Ok(operations) => passed(request, &operations),
+        Err(finding) => refused(Hook::MutatePod, request, vec![finding]),
+    }
 }
 
 /// The answer to a validating question.
@@ -221,13 +254,18 @@ fn refused(hook: Hook, request: &Request, mut findings: Vec<Finding>) -> Answer 
     };
     let cause = |finding: &Finding| json!({ "field": finding.field, "reason": finding.kind.reason(), "message": finding.detail });
     let causes: Vec<Value> = findings.iter().map(cause).collect();
-    let (kind, group, name) = (hook.kind(), orbweaver_api::GROUP, &request.name);
+    let (kind, group, name) = (hook.kind(), hook.group(), &request.name);
+    let resource = if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    };
     // Forbidden findings are told as 422 too, as Spiderpool does.
     let status = json!({
         "status": "Failure",
         "code": 422,
         "reason": "Invalid",
-        "message": format!("{kind}.{group} {name:?} is invalid: {told}"),
+        "message": format!("{resource} {name:?} is invalid: {told}"),
         "details": { "name": name, "group": group, "kind": kind, "causes": causes },
     });
     let response = json!({ "uid": request.uid, "allowed": false, "status": status });

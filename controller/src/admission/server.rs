@@ -24,9 +24,11 @@ use tracing::{debug, error, info, warn};
 use super::Settings;
 use super::cache::{self, PoolCache};
 use super::certificate::{CertificateError, Identity};
+use super::injection::Injection;
 use super::keeper::{Keeper, Place};
+use super::networks::Networks;
 use super::registrar::{self, Registrar};
-use super::review::{self, Hook, Review};
+use super::review::{self, Answer, Hook, Request, Review};
 use crate::metrics;
 
 /// Largest question: two objects of the largest size that etcd takes.
@@ -45,6 +47,8 @@ pub struct WebhookConfig {
     pub place: Place,
     /// By which rules.
     pub settings: Settings,
+    /// Whose pods get resources.
+    pub injection: Injection,
 }
 
 /// The port cannot be served.
@@ -101,10 +105,16 @@ impl WebhookServer {
         tasks.spawn(cache::follow(client.clone(), pools.clone()));
         tasks.spawn(keeper.run(identity.clone()));
         let namespace = &config.place.namespace;
+        let injection = &config.injection;
+        let networks = injection
+            .is_enabled()
+            .then(|| Networks::follow(&client, &mut tasks));
         let (registrar, desk) = registrar::open(client, namespace, pools.clone(), config.settings);
         tasks.spawn(desk.run());
         let router = routes(Hooks {
             pools,
+            networks,
+            injection: injection.clone(),
             registrar,
             settings: config.settings,
         });
@@ -127,6 +137,9 @@ impl WebhookServer {
 #[derive(Clone)]
 struct Hooks {
     pools: PoolCache,
+    /// `None`: pods are left alone.
+    networks: Option<Networks>,
+    injection: Injection,
     registrar: Registrar,
     settings: Settings,
 }
@@ -143,14 +156,15 @@ fn routes(hooks: Hooks) -> Router {
 }
 
 async fn ready(State(hooks): State<Hooks>) -> Response {
-    match hooks.pools.all() {
-        Some(_) => "ok".into_response(),
-        None => not_ready(),
+    if hooks.pools.all().is_some() && hooks.networks.as_ref().is_none_or(Networks::is_ready) {
+        "ok".into_response()
+    } else {
+        not_ready()
     }
 }
 
 fn not_ready() -> Response {
-    let text = "the list of pools is not complete yet; try again";
+    let text = "the lists of pools and networks are not complete yet; try again";
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
@@ -177,10 +191,13 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
             return malformed(StatusCode::BAD_REQUEST, text);
         }
     };
+    let request = review.request;
+    if hook == Hook::MutatePod {
+        return about_pod(hooks, &request);
+    }
     let Some(pools) = hooks.pools.all() else {
         return ("not_ready", not_ready());
     };
-    let request = review.request;
     let answer = if review::must_pledge(hook, &request) {
         match hooks.registrar.judge(request.clone()).await {
             Ok(findings) => review::verdict(hook, &request, findings),
@@ -195,8 +212,23 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
     } else {
         review::answer(hook, &request, &pools, hooks.settings)
     };
+    told(answer)
+}
+
+fn told(answer: Answer) -> (&'static str, Response) {
     let outcome = if answer.allowed { "allowed" } else { "refused" };
     (outcome, Json(answer.body).into_response())
+}
+
+fn about_pod(hooks: &Hooks, request: &Request) -> (&'static str, Response) {
+    let patch = match &hooks.networks {
+        Some(networks) if !networks.is_ready() => return ("not_ready", not_ready()),
+        Some(networks) if request.is_creation() && hooks.injection.concerns(&request.namespace) => {
+            networks.patch(&request.object, &request.namespace)
+        }
+        _ => Ok(Vec::new()),
+    };
+    told(review::complete_pod(request, patch))
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {

@@ -9,6 +9,7 @@
 
 mod contention;
 mod laws;
+mod pods;
 mod port;
 mod trust;
 mod world;

@@ -12,12 +12,14 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, Config as KubeConfig, Resource, ResourceExt};
+use orbweaver_api::config::PodResourceInject;
 use orbweaver_api::crd;
 use orbweaver_api::pool::SpiderIPPool;
 use orbweaver_api::reserved_ip::SpiderReservedIP;
 use orbweaver_cluster_sim::{Cluster, ClusterOptions};
 use orbweaver_controller::admission::Settings;
 use orbweaver_controller::admission::certificate::Source;
+use orbweaver_controller::admission::injection::Injection;
 use orbweaver_controller::admission::keeper::Place;
 use orbweaver_controller::admission::registration;
 use orbweaver_controller::admission::review::Hook;
@@ -51,6 +53,7 @@ pub struct World {
     /// `10.x`, `10.x` and so on: what a subnet of this world begins with.
     octets: (u8, u8),
     pub servers: Vec<WebhookServer>,
+    registered: std::sync::atomic::AtomicUsize,
 }
 
 async fn connect() -> (Option<Cluster>, Client) {
@@ -107,6 +110,7 @@ impl World {
             name,
             octets: (rand::random_range(20..220), rand::random()),
             servers: Vec::new(),
+            registered: 0.into(),
         }
     }
 
@@ -138,11 +142,22 @@ impl World {
         }
     }
 
+    /// On, everywhere but in one namespace.
+    fn injection(&self) -> Injection {
+        let file = PodResourceInject {
+            enabled: true,
+            namespaces_exclude: vec![self.named("left-alone")],
+            namespaces_include: Vec::new(),
+        };
+        Injection::new(&file, "controllers-own")
+    }
+
     pub async fn add_server(&mut self, settings: Settings) {
         let config = WebhookConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             place: self.place(self.servers.len()),
             settings,
+            injection: self.injection(),
         };
         let server = WebhookServer::start(&config, self.client.clone()).await.unwrap();
         self.servers.push(server);
@@ -151,6 +166,8 @@ impl World {
     /// Registers a replica for the objects that are labelled for it.
     pub async fn register(&self, replica: usize) {
         let port = self.servers[replica].address.port();
+        self.registered
+            .fetch_max(replica + 1, std::sync::atomic::Ordering::Relaxed);
         let hooks = |wanted: &str| -> Vec<Value> {
             let hooks = Hook::ALL
                 .into_iter()
@@ -158,7 +175,7 @@ impl World {
             hooks
                 .map(|hook| {
                     let url = format!("https://127.0.0.1:{port}{}", hook.path());
-                    let mut entry = registration::entry(hook, &json!({ "url": url }));
+                    let mut entry = registration::entry(hook, &json!({ "url": url }), &self.injection());
                     let labels = json!({ WORLD: self.name, REPLICA: replica.to_string() });
                     entry["objectSelector"] = json!({ "matchLabels": labels });
                     entry
@@ -241,7 +258,7 @@ impl World {
     pub async fn end(self) {
         let (params, ours) = (DeleteParams::default(), format!("{WORLD}={}", self.name));
         let list = ListParams::default().labels(&ours);
-        for replica in 0..self.servers.len() {
+        for replica in 0..self.registered.load(std::sync::atomic::Ordering::Relaxed) {
             let name = format!("{}-{replica}", self.name);
             let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
             let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());

@@ -8,6 +8,7 @@ use orbweaver_controller::admission::{Settings, pool_rules};
 use serde_json::{Value, json};
 
 mod iaas;
+mod pods;
 mod reserved;
 
 const MARK: &str = "ipam.spidernet.io/iaas-provider";
