@@ -51,9 +51,18 @@ fn derived(
             atomic(schema, field);
         }
         for field in ["subnet", "ipVersion"] {
-            if matches!(kind, "SpiderIPPool" | "SpiderSubnet") {
+            if matches!(kind, "SpiderIPPool" | "SpiderSubnet" | "SpiderReservedIP") {
                 immutable(schema, field);
             }
+        }
+        if matches!(kind, "SpiderIPPool" | "SpiderSubnet" | "SpiderReservedIP") {
+            rules(schema, "/properties/spec", &[KEEPS_FAMILY]);
+        }
+        if matches!(kind, "SpiderIPPool" | "SpiderSubnet") {
+            rules(schema, "/properties/spec", &[FAMILY_OF_SUBNET]);
+        }
+        if kind == "SpiderIPPool" {
+            rules(schema, "", &[ONE_NODE, SAME_MODE]);
         }
         for field in ["default", "disable"] {
             if let Some(Value::Object(property)) = schema
@@ -75,6 +84,42 @@ fn immutable(schema: &mut Value, field: &str) {
         let rule =
             json!([{ "rule": "self == oldSelf", "message": format!("spec.{field} is not changeable") }]);
         property.insert("x-kubernetes-validations".to_owned(), rule);
+    }
+}
+
+/// A rule in CEL and what it says when it does not hold. Rules do not see annotations and labels: what depends on a
+/// pool's mark is the webhook's, or is told from the ledger, which only marked pools have.
+type Rule = (&'static str, &'static str);
+
+/// An immutable field may be written down later, never removed.
+const KEEPS_FAMILY: Rule = (
+    "!has(oldSelf.ipVersion) || has(self.ipVersion)",
+    "spec.ipVersion is not changeable",
+);
+const FAMILY_OF_SUBNET: Rule = (
+    "!has(self.ipVersion) || (self.ipVersion == 6) == self.subnet.contains(':')",
+    "spec.subnet is not of the family that spec.ipVersion says",
+);
+const ONE_NODE: Rule = (
+    "!has(self.status) || !has(self.status.ipMetaData) || !has(self.spec.nodeName) || size(self.spec.nodeName) <= 1",
+    "an IaaS node-level pool must be pinned to exactly one node",
+);
+const SAME_MODE: Rule = (
+    "!has(oldSelf.status) || !has(oldSelf.status.ipMetaData) || \
+     (has(self.spec.nodeName) && size(self.spec.nodeName) > 0) == \
+     (has(oldSelf.spec.nodeName) && size(oldSelf.spec.nodeName) > 0)",
+    "cannot add or remove 'spec.nodeName' on an IaaS pool",
+);
+
+fn rules(schema: &mut Value, at: &str, rules: &[Rule]) {
+    if let Some(Value::Object(schema)) = schema.pointer_mut(at) {
+        let all = schema
+            .entry("x-kubernetes-validations")
+            .or_insert_with(|| json!([]));
+        if let Value::Array(all) = all {
+            let rule = |(rule, message): &Rule| json!({ "rule": rule, "message": message });
+            all.extend(rules.iter().map(rule));
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod contention;
+mod definitions;
 mod laws;
 mod pods;
 mod port;

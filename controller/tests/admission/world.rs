@@ -46,7 +46,7 @@ pub async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> 
 }
 
 pub struct World {
-    _simulated: Option<Cluster>,
+    simulated: Option<Cluster>,
     pub client: Client,
     /// A namespace, and in front of the name of everything without one.
     pub name: String,
@@ -105,13 +105,18 @@ impl World {
             .await
             .unwrap();
         Self {
-            _simulated: simulated,
+            simulated,
             client,
             name,
             octets: (rand::random_range(20..220), rand::random()),
             servers: Vec::new(),
             registered: 0.into(),
         }
+    }
+
+    /// True when this is no simulation.
+    pub fn is_real(&self) -> bool {
+        self.simulated.is_none()
     }
 
     /// A cluster with so many replicas of the webhooks, registered and trusted.
