@@ -12,15 +12,14 @@ use clap::{Parser, Subcommand};
 use metrics_exporter_prometheus::PrometheusHandle;
 use orbweaver_actors::provider::ProviderHttpOptions;
 use orbweaver_actors::supervisor::Returning;
+use orbweaver_api::config::ConfFile;
 use orbweaver_api::mac::Mac;
 
 use crate::cluster::Cluster;
-use crate::config::file::{ConfFile, FileError};
+use crate::config::file::FileError;
 use crate::explain::ExplainArgs;
 use crate::telemetry::LogFormat;
 
-/// Where Spiderpool's plugin looks for the agent.
-const SOCKET: &str = "/var/run/spidernet/spiderpool.sock";
 /// Claims a pool may hold (reference §4.2).
 const MAX_CLAIMS: usize = 5000;
 
@@ -188,13 +187,14 @@ impl Config {
             },
         )?;
         check_node_name(&node)?;
-        let provider = file.provider()?;
+        let provider = file::provider(file)?;
         let cluster = args
             .kubeconfig
             .clone()
             .map_or(Cluster::Infer, Cluster::Kubeconfig);
-        let socket = args.socket.clone().or_else(|| file.ipam_unix_socket_path.clone());
-        let mut config = Self::of_node(&node, cluster, socket.unwrap_or_else(|| SOCKET.into()));
+        let socket = args.socket.clone();
+        let socket = socket.unwrap_or_else(|| file.ipam_unix_socket_path.clone());
+        let mut config = Self::of_node(&node, cluster, socket);
         config.socket_group = args.socket_group;
         config.admin_listen = Some(args.admin_listen);
         if let Some(namespace) = or_variable(args.namespace.as_ref(), "SPIDERPOOL_POD_NAMESPACE", lookup) {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::agent::{self, RunningAgent};
-use crate::config::file::ConfFile;
-use crate::config::{Args, Config, log_level};
+use crate::config::{Args, Config, file, log_level};
 use crate::explain::ExplainArgs;
 use crate::host::{ActorHost, io_runtime};
 use crate::{metrics, store, telemetry};
@@ -27,12 +26,9 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let file = args
         .config
         .as_deref()
-        .map(ConfFile::load)
+        .map(file::load)
         .transpose()?
         .unwrap_or_default();
-    for key in file.unknown_keys() {
-        warn!(key, "conf.yml has a key that nobody reads");
-    }
     let mut config = Config::resolve(args, &file, &lookup)?;
     config.metrics = metrics::install();
 

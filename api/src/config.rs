@@ -4,11 +4,11 @@
 //! [`Value`] to [`ConfFile::unknown_keys`] for its warnings, and starts only if [`ConfFile::check`] agrees. Keys that
 //! Orbweaver has no use for are known all the same, because the file is Spiderpool's.
 
-use std::fmt;
+mod reading;
+
 use std::path::PathBuf;
 
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::duration::GoDuration;
@@ -16,6 +16,9 @@ use crate::provider::settings::{self, InvalidSetting};
 
 /// Port of the provider's service when the file names none (reference §6.7).
 pub const DEFAULT_SERVICE_PORT: u16 = 8443;
+
+/// Where Spiderpool's plugin looks for the agent.
+pub const DEFAULT_SOCKET: &str = "/var/run/spidernet/spiderpool.sock";
 
 /// Values that keep a program from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +36,8 @@ pub enum ConfigError {
 #[serde(rename_all = "camelCase", default)]
 #[allow(clippy::struct_excessive_bools, reason = "the file's keys are what they are")]
 pub struct ConfFile {
-    /// Where the agent listens.
+    /// Where the agent listens; empty: [`DEFAULT_SOCKET`].
+    #[serde(deserialize_with = "reading::socket")]
     pub ipam_unix_socket_path: PathBuf,
     /// Give IPv4 addresses.
     #[serde(rename = "enableIPv4")]
@@ -68,13 +72,13 @@ pub struct ConfFile {
     /// Refuse to delete resources in use.
     pub enable_validating_resources_deleted_webhook: bool,
     /// Which pods get resources injected.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub pod_resource_inject: PodResourceInject,
     /// Settings of the agent alone.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub agent: AgentSection,
     /// The network provider.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub iaas_network_provider: ProviderSection,
 }
 
@@ -95,7 +99,7 @@ pub struct PodResourceInject {
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentSection {
     /// The device plugin that counts sub-ENIs.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub network_resource_plugin: NetworkResourcePlugin,
 }
 
@@ -120,16 +124,16 @@ pub struct ProviderSection {
     /// Absent: on when there is a URL or a service.
     pub enabled: Option<bool>,
     /// URL of the provider; beats `service`.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "reading::text")]
     pub server_url: String,
     /// The provider's service, called over HTTPS.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub service: ServiceSection,
     /// Whom to trust.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "reading::section")]
     pub tls: TlsSection,
     /// A Go duration; empty: 50 s.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "reading::text")]
     pub http_request_timeout: String,
 }
 
@@ -138,10 +142,10 @@ pub struct ProviderSection {
 #[serde(default)]
 pub struct ServiceSection {
     /// Its name.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "reading::text")]
     pub name: String,
     /// Its namespace.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "reading::text")]
     pub namespace: String,
     /// Its port; absent: [`DEFAULT_SERVICE_PORT`].
     pub port: Option<u16>,
@@ -181,7 +185,7 @@ pub struct ProviderConfig {
 impl Default for ConfFile {
     fn default() -> Self {
         Self {
-            ipam_unix_socket_path: PathBuf::from("/var/run/spidernet/spiderpool.sock"),
+            ipam_unix_socket_path: PathBuf::from(DEFAULT_SOCKET),
             enable_ipv4: true,
             enable_ipv6: true,
             tune_sysctl_config: true,
@@ -341,50 +345,6 @@ fn collect_unknown(at: &str, raw: &Value, known: &Value, unknown: &mut Vec<Strin
             None => unknown.push(path),
         }
     }
-}
-
-/// A section without content (`tls:` and nothing below) is one of defaults, as Go reads it.
-fn section<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// A text, or what looks like something else without quotes: `50` must be refused as a duration, not as YAML.
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    struct Text;
-
-    impl Visitor<'_> for Text {
-        type Value = String;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a text")
-        }
-
-        fn visit_str<E: de::Error>(self, value: &str) -> Result<String, E> {
-            Ok(value.to_owned())
-        }
-
-        fn visit_u64<E: de::Error>(self, value: u64) -> Result<String, E> {
-            Ok(value.to_string())
-        }
-
-        fn visit_i64<E: de::Error>(self, value: i64) -> Result<String, E> {
-            Ok(value.to_string())
-        }
-
-        fn visit_f64<E: de::Error>(self, value: f64) -> Result<String, E> {
-            Ok(value.to_string())
-        }
-
-        fn visit_unit<E: de::Error>(self) -> Result<String, E> {
-            Ok(String::new())
-        }
-    }
-
-    deserializer.deserialize_any(Text)
 }
 
 #[cfg(test)]

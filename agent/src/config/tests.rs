@@ -8,7 +8,7 @@ fn resolve(arguments: &[&str], variables: &[(&str, &str)], conf: &str) -> Result
             .find(|(known, _)| *known == name)
             .map(|(_, value)| (*value).to_owned())
     };
-    Config::resolve(&args, &ConfFile::parse(conf).unwrap(), &lookup)
+    Config::resolve(&args, &file::parse(conf).unwrap().0, &lookup)
 }
 
 #[test]
