@@ -49,7 +49,7 @@ pub enum RunError {
 }
 
 /// Runs until `shutdown`, or until something fails that another replica may do better. Order of the end: the leader's
-/// work, then its lease, then the admin port.
+/// work, then its lease, then the admission port, which answers what it was asked, then the admin port.
 pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     config.timing.check()?;
     let health = Health::default();
@@ -73,23 +73,39 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
         namespace = config.namespace,
         "waits to lead"
     );
-    health.set_ready(true);
     let stop = shutdown.child_token();
     let campaign =
         Campaign::new(lease, election).run(&stop, |token| lead(client.clone(), config.clone(), token));
     let mut campaign = pin!(campaign);
-    let result = tokio::select! {
-        result = &mut campaign => result.map_err(RunError::from),
-        () = admin_ended(admin.as_mut()) => {
-            stop.cancel();
-            campaign.await.map_err(RunError::from).and(Err(RunError::AdminEnded))
+    let readiness = webhook.as_ref().map(WebhookServer::readiness);
+    let mut readable = pin!(async {
+        if let Some(readiness) = readiness {
+            readiness.complete().await;
         }
-        () = webhook_ended(webhook.as_mut()) => {
-            stop.cancel();
-            campaign.await.map_err(RunError::from).and(Err(RunError::WebhookEnded))
+    });
+    let mut is_ready = false;
+    let result = loop {
+        tokio::select! {
+            result = &mut campaign => break result.map_err(RunError::from),
+            // A replica may lead before: nobody asks it anything for that.
+            () = &mut readable, if !is_ready => {
+                is_ready = true;
+                health.set_ready(true);
+            }
+            () = admin_ended(admin.as_mut()) => {
+                stop.cancel();
+                break campaign.await.map_err(RunError::from).and(Err(RunError::AdminEnded));
+            }
+            () = webhook_ended(webhook.as_mut()) => {
+                stop.cancel();
+                break campaign.await.map_err(RunError::from).and(Err(RunError::WebhookEnded));
+            }
         }
     };
     health.set_ready(false);
+    if let Some(webhook) = webhook {
+        webhook.stop().await;
+    }
     result
 }
 

@@ -7,9 +7,10 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::Api;
+use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use orbweaver_api::crd;
 use orbweaver_cluster_sim::{Cluster, ClusterOptions};
 use orbweaver_controller::config::LEASE_NAME;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -71,7 +72,13 @@ async fn a_signal_ends_the_work_frees_the_lease_and_is_no_failure() {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
-    let leases: Api<Lease> = Api::namespaced(Client::try_from(config).unwrap(), "kube-system");
+    let client = Client::try_from(config).unwrap();
+    for definition in crd::all().unwrap() {
+        let definitions = Api::all(client.clone());
+        let params = PostParams::default();
+        definitions.create(&params, &definition).await.unwrap();
+    }
+    let leases: Api<Lease> = Api::namespaced(client, "kube-system");
     let holder = async || leases.get_opt(LEASE_NAME).await.unwrap()?.spec?.holder_identity;
 
     let admin = free_port().await;
@@ -79,6 +86,10 @@ async fn a_signal_ends_the_work_frees_the_lease_and_is_no_failure() {
     let give_up = Instant::now() + PATIENCE;
     while holder().await.as_deref() != Some("d") {
         assert!(Instant::now() < give_up, "it never led");
+        sleep(Duration::from_millis(20)).await;
+    }
+    while !get(&admin, "/readyz").await.starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < give_up, "it was never ready");
         sleep(Duration::from_millis(20)).await;
     }
     for path in ["/livez", "/readyz", "/v1/runtime/readiness"] {

@@ -54,6 +54,13 @@ impl Networks {
             && is(self.namespaces.wait_until_ready().now_or_never())
     }
 
+    /// Resolves once both lists are complete.
+    pub async fn ready(&self) {
+        // Only a task that is gone breaks it, and then the port ends anyway.
+        let _ = self.configs.wait_until_ready().await;
+        let _ = self.namespaces.wait_until_ready().await;
+    }
+
     /// What a new pod of a namespace gets.
     pub fn patch(&self, pod: &serde_json::Value, namespace: &str) -> Result<Vec<serde_json::Value>, Finding> {
         let configs: Vec<_> = self.configs.state().iter().filter_map(config).collect();

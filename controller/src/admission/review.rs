@@ -16,6 +16,9 @@ use super::finding::Finding;
 use super::pledge::Pledge;
 use super::{pool_mutation, pool_rules, reserved_rules};
 
+/// Most findings in one answer: whatever was sent, somebody must read it.
+const TOLD: usize = 100;
+
 /// One of the paths that an API server calls (reference §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
@@ -247,7 +250,12 @@ fn passed(request: &Request, operations: &[Value]) -> Answer {
 fn refused(hook: Hook, request: &Request, mut findings: Vec<Finding>) -> Answer {
     findings.sort();
     findings.dedup();
-    let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let more = findings.len().saturating_sub(TOLD);
+    findings.truncate(TOLD);
+    let mut told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
     let told = match told.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

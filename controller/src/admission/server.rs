@@ -1,6 +1,7 @@
 //! The TLS port that API servers call. Every replica serves, leading or not.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::Settings;
@@ -33,6 +35,8 @@ use crate::metrics;
 
 /// Largest question: two objects of the largest size that etcd takes.
 const BODY_LIMIT: usize = 3 << 20;
+/// What questions that are open get when the port closes.
+const DRAIN: Duration = Duration::from_secs(10);
 /// How long a handshake, a head or a body may take.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// Most connections at once; an API server keeps one or two.
@@ -78,8 +82,35 @@ pub struct WebhookServer {
     pub address: SocketAddr,
     /// The certificate in use.
     pub identity: Arc<Identity>,
+    readiness: Readiness,
+    closing: CancellationToken,
     /// Aborts its tasks when dropped.
     tasks: JoinSet<()>,
+}
+
+/// What must be known before questions can be answered.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    pools: PoolCache,
+    /// `None`: pods are left alone.
+    networks: Option<Networks>,
+}
+
+impl Readiness {
+    fn is_complete(&self) -> bool {
+        self.pools.all().is_some() && self.networks.as_ref().is_none_or(Networks::is_ready)
+    }
+
+    /// Resolves once everything is known.
+    pub async fn complete(&self) {
+        let mut changes = self.pools.changes();
+        while self.pools.all().is_none() {
+            changes.changed().await;
+        }
+        if let Some(networks) = &self.networks {
+            networks.ready().await;
+        }
+    }
 }
 
 impl WebhookServer {
@@ -109,21 +140,42 @@ impl WebhookServer {
         let networks = injection
             .is_enabled()
             .then(|| Networks::follow(&client, &mut tasks));
+        let readiness = Readiness {
+            pools: pools.clone(),
+            networks,
+        };
         let (registrar, desk) = registrar::open(client, namespace, pools.clone(), config.settings);
         tasks.spawn(desk.run());
         let router = routes(Hooks {
-            pools,
-            networks,
+            readiness: readiness.clone(),
             injection: injection.clone(),
             registrar,
             settings: config.settings,
         });
-        tasks.spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), router));
+        let closing = CancellationToken::new();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        tasks.spawn(accept(listener, acceptor, router, closing.clone()));
         Ok(Self {
             address,
             identity,
+            readiness,
+            closing,
             tasks,
         })
+    }
+
+    /// What it waits for before it can answer.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
+    /// Answers what has been asked, takes no further connections and ends.
+    pub async fn stop(mut self) {
+        self.closing.cancel();
+        // The others do not end by themselves.
+        if timeout(DRAIN, self.tasks.join_next()).await.is_err() {
+            warn!("questions of API servers were still open when the admission port closed");
+        }
     }
 
     /// Waits until one of its tasks ends, which none does by itself.
@@ -136,9 +188,7 @@ impl WebhookServer {
 
 #[derive(Clone)]
 struct Hooks {
-    pools: PoolCache,
-    /// `None`: pods are left alone.
-    networks: Option<Networks>,
+    readiness: Readiness,
     injection: Injection,
     registrar: Registrar,
     settings: Settings,
@@ -156,7 +206,7 @@ fn routes(hooks: Hooks) -> Router {
 }
 
 async fn ready(State(hooks): State<Hooks>) -> Response {
-    if hooks.pools.all().is_some() && hooks.networks.as_ref().is_none_or(Networks::is_ready) {
+    if hooks.readiness.is_complete() {
         "ok".into_response()
     } else {
         not_ready()
@@ -195,7 +245,7 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
     if hook == Hook::MutatePod {
         return about_pod(hooks, &request);
     }
-    let Some(pools) = hooks.pools.all() else {
+    let Some(pools) = hooks.readiness.pools.all() else {
         return ("not_ready", not_ready());
     };
     let answer = if review::must_pledge(hook, &request) {
@@ -221,7 +271,7 @@ fn told(answer: Answer) -> (&'static str, Response) {
 }
 
 fn about_pod(hooks: &Hooks, request: &Request) -> (&'static str, Response) {
-    let patch = match &hooks.networks {
+    let patch = match &hooks.readiness.networks {
         Some(networks) if !networks.is_ready() => return ("not_ready", not_ready()),
         Some(networks) if request.is_creation() && hooks.injection.concerns(&request.namespace) => {
             networks.patch(&request.object, &request.namespace)
@@ -231,17 +281,25 @@ fn about_pod(hooks: &Hooks, request: &Request) -> (&'static str, Response) {
     told(review::complete_pod(request, patch))
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router, closing: CancellationToken) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
-    // The semaphore is never closed.
-    while let Ok(slot) = slots.clone().acquire_owned().await {
+    loop {
         while connections.try_join_next().is_some() {}
-        match listener.accept().await {
+        let next = async {
+            // The semaphore is never closed.
+            let slot = slots.clone().acquire_owned().await.ok();
+            (slot, listener.accept().await)
+        };
+        let (slot, accepted) = tokio::select! {
+            next = next => next,
+            () = closing.cancelled() => break,
+        };
+        match accepted {
             Ok((stream, _)) => {
-                let (acceptor, router) = (acceptor.clone(), router.clone());
+                let (acceptor, router, closing) = (acceptor.clone(), router.clone(), closing.clone());
                 connections.spawn(async move {
-                    connection(stream, acceptor, router).await;
+                    connection(stream, acceptor, router, closing).await;
                     drop(slot);
                 });
             }
@@ -251,9 +309,11 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
             }
         }
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router, closing: CancellationToken) {
     let Ok(Ok(stream)) = timeout(READ_WITHIN, acceptor.accept(stream)).await else {
         return;
     };
@@ -267,7 +327,15 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(READ_WITHIN));
     let service = TowerToHyperService::new(router);
-    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+    let mut serving = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = closing.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = served {
         debug!(%error, "a connection to the admission port ended");
     }
 }

@@ -6,6 +6,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Error, ResourceExt};
+use orbweaver_cluster_sim::faults::Fault;
 use orbweaver_controller::admission::pledge::EXPIRY;
 use orbweaver_controller::admission::registrar::PLEDGES;
 use serde_json::{Value, json};
@@ -170,5 +171,22 @@ async fn pledges_that_cannot_be_read_admit_nothing_and_the_remedy_is_told() {
         world.pools().create(&params, &pool).await.ok()
     })
     .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_pool_whose_pledge_is_in_doubt_is_not_admitted_and_may_be_asked_for_again() {
+    let world = World::start(1).await;
+    if !world.spoil("create", "configmaps", Fault::LoseReply) {
+        return world.end().await;
+    }
+    let (pools, params) = (world.pools(), PostParams::default());
+    let pool = world.pool("p", "0.0/24", &["0.1"]);
+    let outcome = pools.create(&params, &pool).await;
+    assert!(matches!(outcome, Err(Error::Api(status)) if status.code == 500));
+    assert!(pools.get_opt(&pool.name_any()).await.unwrap().is_none());
+    pools.create(&params, &pool).await.unwrap();
+    let other = world.pool("q", "0.0/24", &["0.1"]);
+    assert!(refusal(pools.create(&params, &other).await).is_some());
     world.end().await;
 }

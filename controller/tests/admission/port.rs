@@ -1,7 +1,10 @@
 //! The port itself, without an API server in front.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use orbweaver_cluster_sim::faults::Fault;
 use orbweaver_controller::admission::Settings;
 use orbweaver_controller::admission::review::Hook;
 use reqwest::{Certificate, StatusCode};
@@ -148,4 +151,29 @@ async fn a_body_that_is_no_review_or_too_large_is_told_so() {
         StatusCode::PAYLOAD_TOO_LARGE
     );
     assert_eq!(port.get("/healthz").await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_port_that_closes_answers_what_it_was_asked() {
+    let mut port = port().await;
+    // It takes its time, so that the question is open when the port is told to close.
+    let late = Fault::Delay(Duration::from_millis(300));
+    if !port.world.spoil("get", "configmaps", late) {
+        return port.world.end().await;
+    }
+    let server = port.world.servers.remove(0);
+    let url = format!(
+        "https://localhost:{}{}",
+        server.address.port(),
+        Hook::ValidatePool.path()
+    );
+    let pool = json!({ "metadata": { "name": "p", "uid": "u" }, "spec": { "subnet": "10.0.0.0/24", "ipVersion": 4, "ips": ["10.0.0.1"] } });
+    let review = json!({ "request": creation(&pool) });
+    let asking = tokio::spawn(port.http.post(url).json(&review).send());
+    until("the question has arrived", async || {
+        port.world.has_asked("get", "configmaps").then_some(())
+    })
+    .await;
+    server.stop().await;
+    assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
 }

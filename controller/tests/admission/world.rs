@@ -16,6 +16,8 @@ use orbweaver_api::config::PodResourceInject;
 use orbweaver_api::crd;
 use orbweaver_api::pool::SpiderIPPool;
 use orbweaver_api::reserved_ip::SpiderReservedIP;
+use orbweaver_cluster_sim::counters::Asked;
+use orbweaver_cluster_sim::faults::{Fault, Rule};
 use orbweaver_cluster_sim::{Cluster, ClusterOptions};
 use orbweaver_controller::admission::Settings;
 use orbweaver_controller::admission::certificate::Source;
@@ -112,6 +114,27 @@ impl World {
             servers: Vec::new(),
             registered: 0.into(),
         }
+    }
+
+    /// Lets the next such request go wrong; false when this is no simulation.
+    pub fn spoil(&self, verb: &str, resource: &str, fault: Fault) -> bool {
+        let Some(simulated) = &self.simulated else {
+            return false;
+        };
+        simulated.faults().add(Rule {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            times: 1,
+            fault,
+        });
+        true
+    }
+
+    /// Whether the simulation has got such a request.
+    pub fn has_asked(&self, verb: &str, resource: &str) -> bool {
+        let wanted = |asked: &Asked| asked.verb == verb && asked.resource == resource;
+        let simulated = self.simulated.as_ref();
+        simulated.is_some_and(|simulated| simulated.counters().count(wanted) > 0)
     }
 
     /// True when this is no simulation.
