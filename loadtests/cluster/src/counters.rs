@@ -10,8 +10,12 @@ use parking_lot::Mutex;
 pub struct Asked {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: &'static str,
+    /// API group; empty for core.
+    pub group: String,
     /// `spiderippools`, or `spiderippools/status`.
     pub resource: String,
+    /// Empty for cluster-wide resources, and for lists and watches of all namespaces.
+    pub namespace: String,
     /// First word of the user agent.
     pub client: String,
 }

@@ -121,6 +121,8 @@ fn asked(parts: &Parts, target: &Target, query: &Query) -> Asked {
     let agent = header(parts, &USER_AGENT);
     Asked {
         verb,
+        group: target.kind.group.clone(),
+        namespace: target.namespace.clone().unwrap_or_default(),
         resource: format!("{}{slash}{}", target.kind.plural, target.subresource),
         client: agent.split(['/', ' ']).next().unwrap_or_default().to_owned(),
     }

@@ -180,6 +180,15 @@ const BUILT_IN: &[Row] = &[
         false,
     ),
     (
+        "networking.k8s.io",
+        "v1",
+        "networkpolicies",
+        "NetworkPolicy",
+        &["netpol"],
+        true,
+        false,
+    ),
+    (
         "policy",
         "v1",
         "poddisruptionbudgets",
