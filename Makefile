@@ -3,22 +3,32 @@
 CARGO ?= cargo
 KEEP ?=
 JSON ?=
+# Beside what cargo builds, where the tests look for it.
+HELM := $(or $(CARGO_TARGET_DIR),target)/helm-sdk
 
-.PHONY: demo test packages binaries shim fmt clippy deny docs crds ci
+.PHONY: demo test packages binaries helm shim fmt clippy deny docs crds
 
 # The main job, told step by step. KEEP=1 leaves it running; JSON=file writes the facts.
 demo: binaries
 	$(CARGO) run --quiet --bin orbweaver-load -- demo $(if $(KEEP),--keep) $(if $(JSON),--json $(JSON))
 
 # Everything that can fail: rules, actors, agent, plugin in network namespaces, whole clusters.
-test: packages binaries
+test: packages binaries helm
 	$(CARGO) test --workspace --no-fail-fast
 
-# Debian's packages that the end-to-end tests use: CNI main plugins, and `ip` for network namespaces.
+# Debian's packages that the tests use: CNI main plugins, `ip` for network namespaces, pip for Helm.
 packages:
-	@if ! [ -x /usr/lib/cni/bridge ] || ! command -v ip >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends containernetworking-plugins iproute2 >/dev/null; \
-	  else echo "note: install containernetworking-plugins and iproute2 (as root) to test in network namespaces"; fi; fi
+	@if ! [ -x /usr/lib/cni/bridge ] || ! command -v ip >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then \
+	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends containernetworking-plugins iproute2 python3-pip >/dev/null; \
+	  else echo "note: install containernetworking-plugins, iproute2 and python3-pip (as root) to test everything"; fi; fi
+
+# Helm as a library, pinned by its hash: what the chart is linted and rendered with.
+helm: packages $(HELM)/.installed
+$(HELM)/.installed: charts/helm/requirements.txt
+	@rm -rf $(HELM)
+	python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target $(HELM) -r $<
+	@rm -f $(HELM)/helm_python/lib/libhelm_c.so $(HELM)/helm_python/lib/libhelm_c.so.0  # copies of libhelm_c.so.<version>
+	@touch $@
 
 # The programs that demo and end-to-end tests start.
 binaries:
