@@ -33,7 +33,7 @@ impl Cluster {
             let pool = json!({
                 "metadata": { "name": format!("pool-{index:04}") },
                 "spec": {
-                    "subnet": "10.0.0.0/16", "default": index % 10 == 0,
+                    "subnet": "10.0.0.0/16", "default": index.is_multiple_of(10),
                     "nodeAffinity": { "matchExpressions": [{ "key": "zone", "operator": "In", "values": [format!("z{}", index % 7), "a"] }] },
                     "namespaceAffinity": { "matchLabels": { "team": format!("t{}", index % 5) } },
                     "podAffinity": { "matchLabels": { "app": format!("a{}", index % 3) } },
