@@ -115,6 +115,8 @@ const BUILT_IN: &[Row] = &[
     ("apps", "v1", "daemonsets", "DaemonSet", &["ds"], true, true),
     ("batch", "v1", "jobs", "Job", &[], true, true),
     ("batch", "v1", "cronjobs", "CronJob", &["cj"], true, true),
+    ("batch", "v1", "jobs", "Job", &[], true, true),
+    ("batch", "v1", "cronjobs", "CronJob", &["cj"], true, true),
     ("coordination.k8s.io", "v1", "leases", "Lease", &[], true, false),
     (
         "apiextensions.k8s.io",

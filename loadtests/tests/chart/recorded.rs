@@ -2,11 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
 use orbweaver_api::endpoint::SpiderEndpoint;
 use orbweaver_api::pool::SpiderIPPool;
+use orbweaver_loadtests::kubelet::{Kubelet, Sandbox};
 use orbweaver_loadtests::metrics::fetch;
 use orbweaver_loadtests::process::Program;
 use orbweaver_loadtests::simulation::{PATIENCE, Simulation};
@@ -90,6 +92,34 @@ async fn probe(workload: &Value, admin: SocketAddr) {
     }
 }
 
+/// A pod of each controller that is looked for, on pools of two classes: it starts and ends.
+async fn pods_of_controllers(simulation: &Simulation, kubelet: &Kubelet, node: &str, pools: [&String; 2]) {
+    let pods: Api<Pod> = Api::namespaced(simulation.client.clone(), &simulation.namespace);
+    for (api_version, kind) in [
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("batch/v1", "Job"),
+        ("kubevirt.io/v1", "VirtualMachineInstance"),
+    ] {
+        let name = format!("of-{}", kind.to_lowercase());
+        let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "owner", "uid": "owner", "controller": true });
+        let named = json!({ "ipv4": pools }).to_string();
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "ownerReferences": [owner],
+                "annotations": { "ipam.spidernet.io/ippool": named },
+            },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "none" }] },
+        }))
+        .unwrap();
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        let sandbox = Sandbox::of(&simulation.namespace, &name, &pod.uid().unwrap());
+        // Pools that one node's sub-ENIs fill may have none left: asking is what counts here.
+        let _ = kubelet.add(&sandbox, "eth0").await.unwrap();
+        simulation.end_pod(kubelet, &sandbox).await.unwrap();
+    }
+}
+
 /// What there is to do for agents and controller, once: all classes of pools, repeated, late and failed requests, a second
 /// NIC, a restart, a pool that goes.
 pub(crate) async fn run_everything(simulation: &mut Simulation, rendering: &Rendering) {
@@ -129,6 +159,7 @@ pub(crate) async fn run_everything(simulation: &mut Simulation, rendering: &Rend
         !kubelet.add(&full, "eth0").await.unwrap().success,
         "its one address is taken"
     );
+    pods_of_controllers(simulation, &kubelet, agent.node(), [&plain, &prewarmed]).await;
     for (kind, name, admin) in [
         ("DaemonSet", "spiderpool-agent", agent.program().admin()),
         ("Deployment", "spiderpool-controller", controller.admin()),
