@@ -8,6 +8,7 @@
 )]
 
 mod contention;
+mod daemon;
 mod definitions;
 mod laws;
 mod pods;

@@ -29,6 +29,8 @@ use orbweaver_controller::admission::server::{WebhookConfig, WebhookServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+/// Names the kubeconfig of a real cluster.
+const REAL: &str = "ORBWEAVER_TEST_KUBECONFIG";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Chooses the replica that judges an object, and tells a world's objects from others'.
 const REPLICA: &str = "test.orbweaver.io/replica";
@@ -60,7 +62,7 @@ pub struct World {
 
 async fn connect() -> (Option<Cluster>, Client) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let real = std::env::var_os("ORBWEAVER_TEST_KUBECONFIG");
+    let real = std::env::var_os(REAL);
     let (simulated, kubeconfig) = if let Some(path) = real {
         (None, Kubeconfig::read_from(path).unwrap())
     } else {
@@ -113,6 +115,14 @@ impl World {
             octets: (rand::random_range(20..220), rand::random()),
             servers: Vec::new(),
             registered: 0.into(),
+        }
+    }
+
+    /// How others get to the cluster.
+    pub fn kubeconfig(&self) -> String {
+        match &self.simulated {
+            Some(simulated) => simulated.kubeconfig(),
+            None => std::fs::read_to_string(std::env::var_os(REAL).unwrap()).unwrap(),
         }
     }
 
@@ -193,7 +203,12 @@ impl World {
 
     /// Registers a replica for the objects that are labelled for it.
     pub async fn register(&self, replica: usize) {
-        let port = self.servers[replica].address.port();
+        self.register_port(replica, self.servers[replica].address.port())
+            .await;
+    }
+
+    /// The same for a replica that is a process of its own.
+    pub async fn register_port(&self, replica: usize, port: u16) {
         self.registered
             .fetch_max(replica + 1, std::sync::atomic::Ordering::Relaxed);
         let hooks = |wanted: &str| -> Vec<Value> {
