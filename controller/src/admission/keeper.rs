@@ -94,9 +94,11 @@ impl Keeper {
     /// One look at everything.
     pub async fn look(&self, identity: &Identity, now: SystemTime) -> Result<(), CertificateError> {
         let material = self.read(now).await?;
-        let written = self.trust(material.trust.as_deref()).await;
-        // API servers learn of a bundle by a watch. What was right before this look is known to them by the next.
-        if !written && identity.material() != material {
+        let was_right = self.trust(material.trust.as_deref()).await;
+        let current = identity.material();
+        // API servers learn of a bundle by a watch. What was right before this look is known to them by now, and so is
+        // an authority that stays.
+        if current != material && (was_right || current.trust == material.trust) {
             identity.replace(material)?;
             info!("the webhook shows another certificate");
         }
@@ -174,44 +176,46 @@ impl Keeper {
         }
     }
 
-    /// Writes what must be trusted; true when something was not right, so that it is too early for a new certificate.
+    /// Writes what must be trusted; true when there was nothing to write.
     async fn trust(&self, bundle: Option<&[u8]>) -> bool {
-        let Some(bundle) = bundle else { return false };
+        let Some(bundle) = bundle else { return true };
         let mutating = self.trust_in::<MutatingWebhookConfiguration>(self.place.mutating.as_deref(), bundle);
         let validating =
             self.trust_in::<ValidatingWebhookConfiguration>(self.place.validating.as_deref(), bundle);
         let (mutating, validating) = tokio::join!(mutating, validating);
-        mutating | validating
+        mutating && validating
     }
 
     async fn trust_in<K: Resource<DynamicType = ()>>(&self, name: Option<&str>, bundle: &[u8]) -> bool {
-        let Some(name) = name else { return false };
+        let Some(name) = name else { return true };
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::erase::<K>(&()));
         let written = async {
             let Some(found) = api.get_opt(name).await? else {
-                return Ok(false);
+                return Ok(true);
             };
             let operations = trust::patch(&json!(found), bundle);
             if operations.is_empty() {
-                return Ok(false);
+                return Ok(true);
             }
             let patch = serde_json::from_value(json!(operations)).map_err(kube::Error::SerdeError)?;
             api.patch(name, &PatchParams::default(), &Patch::<()>::Json(patch))
                 .await?;
-            Ok::<_, kube::Error>(true)
+            Ok::<_, kube::Error>(false)
         };
         match written.await {
-            Ok(false) => false,
-            Ok(true) => {
+            Ok(true) => true,
+            Ok(false) => {
                 metrics::bundle_written("ok");
                 info!(configuration = name, kind = %K::kind(&()), "wrote caBundle");
-                true
+                false
             }
+            // Another replica was first: its change is looked at next.
+            Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => false,
             Err(error) => {
                 metrics::bundle_written("failed");
                 let error = chain(&error);
                 warn!(configuration = name, kind = %K::kind(&()), error, "caBundle cannot be kept right; tried again");
-                true
+                false
             }
         }
     }

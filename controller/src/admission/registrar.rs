@@ -1,5 +1,5 @@
 //! Judges creations and growths of pools so that no two that overlap pass, whichever replica is asked (see
-//! [`pledge`](super::pledge)). One task a replica: what arrives while it reads and writes joins the next round.
+//! [`super::pledge`]). One task a replica: what arrives while it reads and writes joins the next round.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

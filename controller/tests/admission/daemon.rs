@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use orbweaver_api::pool::SpiderIPPool;
 use serde_json::json;
 use tempfile::TempDir;
@@ -73,6 +73,20 @@ async fn replicas_of_the_program_judge_by_conf_yml_and_one_that_is_killed_is_not
     until("the pool is counted", async || {
         let pool = pools.get(&left.name_any()).await.unwrap();
         (pool.data["status"]["totalIPCount"] == 1).then_some(())
+    })
+    .await;
+    // Its finalizer goes past the webhook.
+    pools
+        .delete(&left.name_any(), &DeleteParams::default())
+        .await
+        .unwrap();
+    until("the pool is gone", async || {
+        pools
+            .get_opt(&left.name_any())
+            .await
+            .unwrap()
+            .is_none()
+            .then_some(())
     })
     .await;
     world.end().await;
