@@ -102,7 +102,7 @@ async fn pods_of_controllers(simulation: &Simulation, kubelet: &Kubelet, node: &
         ("kubevirt.io/v1", "VirtualMachineInstance"),
     ] {
         let name = format!("of-{}", kind.to_lowercase());
-        let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "owner", "uid": "owner", "controller": true });
+        let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "owner", "uid": kind, "controller": true });
         let named = json!({ "ipv4": pools }).to_string();
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {
