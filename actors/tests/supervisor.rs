@@ -11,6 +11,8 @@
 mod coming_back;
 #[path = "supervisor/nics.rs"]
 mod nics;
+#[path = "supervisor/releasing.rs"]
+mod releasing;
 #[path = "supervisor/world.rs"]
 mod world;
 

@@ -38,6 +38,8 @@ pub mod multus_config;
 #[cfg(feature = "resources")]
 pub mod pool;
 #[cfg(feature = "resources")]
+pub mod release_mark;
+#[cfg(feature = "resources")]
 pub mod reserved_ip;
 #[cfg(feature = "resources")]
 pub mod subnet;

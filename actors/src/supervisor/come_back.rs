@@ -47,8 +47,7 @@ pub(super) async fn take_over(
         }
     }
     sub_eni::create(add, &mut kept).await?;
-    give_up(add, &status.current.node, &given_up).await?;
-    let mut endpoint = (*earlier).clone();
+    let mut endpoint = (*give_up(add, &earlier, &given_up).await?).clone();
     let current = &mut endpoint.status.current;
     current.uid = add.uid.to_string();
     current.node = add.inner.options.node_name.to_string();
@@ -118,12 +117,17 @@ fn is_lost(error: &PoolError) -> bool {
     )
 }
 
-async fn give_up(add: &Add, node: &str, nics: &[NicHeld]) -> Result<(), IpamError> {
-    let release = Release {
+/// Gives the endpoint as it is then.
+async fn give_up(
+    add: &Add,
+    earlier: &Arc<SpiderEndpoint>,
+    nics: &[NicHeld],
+) -> Result<Arc<SpiderEndpoint>, IpamError> {
+    let mut release = Release {
         inner: &add.inner,
         attachment: &add.request.attachment,
         uid: &add.uid,
-        node,
+        endpoint: Some(earlier.clone()),
         deadline: add.request.deadline,
         request_id: &add.request.request_id,
     };
@@ -135,7 +139,8 @@ async fn give_up(add: &Add, node: &str, nics: &[NicHeld]) -> Result<(), IpamErro
         })
         .collect();
     let records: Vec<NicAllocation> = nics.iter().filter_map(|nic| nic.plan.recorded.clone()).collect();
-    release.all(&records, &targets).await
+    release.all(&records, &targets).await?;
+    Ok(release.endpoint.unwrap_or_else(|| earlier.clone()))
 }
 
 /// The record as this life's: its sub-ENI may be another now.

@@ -49,18 +49,17 @@ pub(super) async fn run(inner: Arc<Inner>, request: DelRequest, stages: Stages) 
         .iter()
         .flat_map(|endpoint| &endpoint.status.current.ips)
         .cloned();
-    let release = Release {
+    let records: Vec<_> = records.collect();
+    let mut release = Release {
         inner: &inner,
         attachment,
         uid: &attachment.uid.as_str().into(),
-        node: mine.as_deref().map_or(&*inner.options.node_name, |endpoint| {
-            endpoint.status.current.node.as_str()
-        }),
+        endpoint: mine,
         deadline: request.deadline,
         request_id: &request.request_id,
     };
-    release.all(&records.collect::<Vec<_>>(), &targets).await?;
-    match mine.filter(|_| !comes_back) {
+    release.all(&records, &targets).await?;
+    match release.endpoint.filter(|_| !comes_back) {
         Some(endpoint) => remove(&inner, &request, &endpoint).await,
         None => Ok(()),
     }

@@ -47,7 +47,14 @@ impl ProviderApi for World {
     }
 
     async fn release(&self, request: &ReleaseRequest, _: Deadline, _: &str) -> Result<(), CallFailure> {
-        self.state.lock().releases.push(request.clone());
-        Ok(())
+        let claimed = self.claims(&request.pool_name);
+        let mut state = self.state.lock();
+        state.releases.push(request.clone());
+        let held = claimed.iter().any(|(address, _)| *address == request.ip_address);
+        assert!(held, "the provider releases before the pool does");
+        match state.release_fails.pop_front() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) releases: Vec<ReleaseRequest>,
     /// What the next provider calls end with; none left: success.
     pub(crate) provider_fails: VecDeque<ProviderError>,
+    /// What the next releases end with; none left: success.
+    pub(crate) release_fails: VecDeque<ProviderError>,
     pub(crate) endpoint_fails: VecDeque<StoreError>,
     pub(crate) pod_reads: usize,
     pub(crate) pool_reads: usize,
