@@ -18,6 +18,7 @@ use super::nics::{Attempt, Held, NicHeld, NicPlan};
 use super::owner::{self, Owner, to_look_above};
 use super::stages::Stages;
 use super::{Inner, candidates, endpoint, identity, routes, sub_eni};
+use crate::deadline::Deadline;
 use crate::error::{IpamError, PoolError, ProviderError, Stage};
 use crate::pool::effect::{ClaimRequest, Claimed, UnclaimReason};
 use crate::request::{AddRequest, Allocated};
@@ -84,6 +85,7 @@ impl Add {
             let reason = undo_reason(&error);
             self.give_back(&nics, reason, |held| held.claimed.facts.mode != PoolMode::Plain)
                 .await;
+            self.leave_trace(&nics, &owner).await;
             return Err(error);
         }
         let written: Vec<NicAllocation> = nics
@@ -291,9 +293,22 @@ impl Add {
         }
     }
 
+    /// A claim that stays for the pod's retry while the provider may have done its part must be found by whoever
+    /// cleans up when there is no retry, with the node where a sub-ENI may be: the pod's endpoint says so, without
+    /// NICs. When it cannot be written now, the pod's DEL still finds the claim.
+    async fn leave_trace(&self, nics: &[NicHeld], owner: &Owner) {
+        if !nics.iter().any(|nic| sub_eni::is_bound_for_plain(self, nic)) {
+            return;
+        }
+        let deadline = Deadline::after(Deadline::UNDO_BUDGET);
+        if let Err(error) = endpoint::record(self, Vec::new(), owner, deadline).await {
+            tracing::warn!(pod = %self.pod_name, %error, "the endpoint that leads to a kept claim could not be written");
+        }
+    }
+
     async fn record(&self, nics: Vec<NicAllocation>, owner: &Owner) -> Result<(), IpamError> {
         self.stages.enter(Stage::Endpoint);
-        endpoint::record(self, nics, owner)
+        endpoint::record(self, nics, owner, self.request.deadline)
             .await
             .map_err(|source| self.endpoint_failed(source))
     }

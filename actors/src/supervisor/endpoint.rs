@@ -13,6 +13,7 @@ use super::add::Add;
 use super::nics::NicHeld;
 use super::owner::Owner;
 use super::routes;
+use crate::deadline::Deadline;
 use crate::request::{Allocated, AllocatedAddress};
 use crate::store::StoreError;
 
@@ -129,9 +130,14 @@ pub(super) fn answer(nic: &NicAllocation) -> Result<Allocated, String> {
 
 /// Writes what NICs got. An endpoint of an earlier pod of the same name is removed first; its claims are
 /// that pod's own affair.
-pub(super) async fn record(add: &Add, nics: Vec<NicAllocation>, owner: &Owner) -> Result<(), StoreError> {
+pub(super) async fn record(
+    add: &Add,
+    nics: Vec<NicAllocation>,
+    owner: &Owner,
+    deadline: Deadline,
+) -> Result<(), StoreError> {
     let (namespace, name) = (&add.request.attachment.namespace, &add.endpoint_name);
-    let (store, deadline) = (&add.inner.ports.endpoints, add.request.deadline);
+    let store = &add.inner.ports.endpoints;
     let mut known = store.known_endpoint(namespace, name);
     let mut last = StoreError::Conflict;
     for _ in 0..MAX_WRITES {

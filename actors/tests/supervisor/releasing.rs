@@ -103,3 +103,37 @@ async fn what_cannot_be_announced_is_not_sent() {
     supervisor.del(del("a", "u1")).await.unwrap();
     assert_eq!((sent(&world), world.claims("p").len()), (1, 0));
 }
+
+#[actix::test]
+async fn a_claim_that_stays_after_a_failed_call_can_be_found_with_its_node() {
+    let world = World::new(&[plain("p", "10.7.0.20")]);
+    world
+        .state
+        .lock()
+        .provider_networks
+        .push("kube-system/cloud".to_owned());
+    let (supervisor, _fatal) = world.supervise(8);
+    let annotations = json!({
+        "ipam.spidernet.io/ippool": json!({ "ipv4": ["p"] }).to_string(),
+        "v1.multus-cni.io/default-network": "kube-system/cloud",
+    });
+    world.add_annotated("a", "u1", &annotations);
+    for _ in 0..2 {
+        world
+            .state
+            .lock()
+            .provider_fails
+            .push_back(ProviderError::Rejected("not now".into()));
+        supervisor.add(add("a", "u1")).await.unwrap_err();
+        let current = world.state.lock().endpoints["shop/a"].status.current.clone();
+        assert_eq!(
+            (current.uid.as_str(), current.node.as_str(), current.ips.len()),
+            ("u1", "n1", 0)
+        );
+        assert_eq!(world.claims("p").len(), 1, "kept for the retry");
+    }
+    supervisor.add(add("a", "u1")).await.unwrap();
+    world.end_pod("a");
+    supervisor.del(del("a", "u1")).await.unwrap();
+    assert_eq!((sent(&world), world.claims("p").len()), (1, 0));
+}
