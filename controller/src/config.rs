@@ -1,13 +1,15 @@
 //! What the controller is told: flags and variables ([`Args`]) and `conf.yml` ([`mod@file`]).
 
 pub mod file;
+pub mod gc;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use metrics_exporter_prometheus::PrometheusHandle;
+use orbweaver_api::config::{ConfFile, ProviderConfig};
 
 use crate::admission::Settings;
 use crate::admission::certificate::Source;
@@ -15,7 +17,9 @@ use crate::admission::injection::Injection;
 use crate::admission::keeper::Place;
 use crate::admission::server::WebhookConfig;
 use crate::cluster::Cluster;
+use crate::collection::Policy;
 use crate::config::file::FileError;
+use crate::config::gc::GcArgs;
 use crate::lease::election::{Timing, TimingError};
 use crate::telemetry::LogFormat;
 
@@ -24,12 +28,26 @@ pub const LEASE_NAME: &str = "spiderpool-controller-leases";
 /// The variable that names this replica when nothing else does.
 pub const HOST_NAME: &str = "HOSTNAME";
 
-/// The cluster controller of Orbweaver: leads by a lease, keeps pools' counters and finalizers.
+/// What to do instead of running as a daemon.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Look at the cluster and tell what would be collected, and why
+    Gc {
+        /// Write nothing; the only way there is, because the leader is the one who collects
+        #[arg(long, required = true)]
+        dry_run: bool,
+    },
+}
+
+/// The cluster controller of Orbweaver: leads by a lease, keeps pools' counters and finalizers, collects garbage.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "orbweaver-controller", version)]
 pub struct Args {
+    /// What to do instead
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Kubeconfig file; without it KUBECONFIG, then the pod's service account
-    #[arg(long, env = "ORBWEAVER_KUBECONFIG")]
+    #[arg(long, global = true, env = "ORBWEAVER_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the lease; also SPIDERPOOL_POD_NAMESPACE
     #[arg(long, env = "ORBWEAVER_NAMESPACE")]
@@ -77,7 +95,7 @@ pub struct Args {
     )]
     pub validating_webhook_configuration: String,
     /// Path of conf.yml
-    #[arg(long, env = "ORBWEAVER_CONFIG")]
+    #[arg(long, global = true, env = "ORBWEAVER_CONFIG")]
     pub config: Option<PathBuf>,
     /// How log lines look
     #[arg(long, env = "ORBWEAVER_LOG_FORMAT", value_enum, default_value = "json")]
@@ -100,6 +118,9 @@ pub struct Args {
     /// Seconds after which a pool is looked at even if nothing happens
     #[arg(long, env = "ORBWEAVER_RESYNC_PERIOD", default_value = "300")]
     pub resync_period: u64,
+    /// Garbage collection
+    #[command(flatten)]
+    pub gc: GcArgs,
 }
 
 /// Everything that a controller needs to know.
@@ -123,6 +144,10 @@ pub struct Config {
     pub settle_delay: Duration,
     /// After how long a pool is looked at even if nothing happens.
     pub resync_period: Duration,
+    /// How garbage is collected.
+    pub collection: Policy,
+    /// The network provider that sub-ENIs are given back to.
+    pub provider: Option<ProviderConfig>,
 }
 
 /// The controller cannot start with what it was told.
@@ -167,7 +192,28 @@ impl Config {
             timing: Timing::default(),
             settle_delay: Duration::from_secs(5),
             resync_period: Duration::from_secs(300),
+            collection: Policy::default(),
+            provider: None,
         }
+    }
+
+    /// Takes what `conf.yml` says.
+    pub fn apply(
+        &mut self,
+        args: &Args,
+        conf: &ConfFile,
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), ConfigError> {
+        self.collection = args.gc.resolve(conf, lookup)?;
+        self.provider = conf.provider().map_err(FileError::from)?;
+        if let Some(provider) = &self.provider {
+            // The file's rules hold it between nothing and the static limit.
+            self.collection.release_budget = provider
+                .http_request_timeout
+                .to_std()
+                .unwrap_or(self.collection.release_budget);
+        }
+        Ok(())
     }
 
     /// From flags and variables (`lookup`, for the names that Spiderpool's charts set).

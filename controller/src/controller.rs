@@ -2,19 +2,25 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 
 use kube::Client;
+use orbweaver_actors::deadline::Deadline;
+use orbweaver_actors::provider::{ProviderApi, ProviderHttp, ProviderHttpOptions};
+use orbweaver_api::config::ProviderConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::admin::{AdminServer, Health};
 use crate::admission::server::{ServerError, WebhookServer};
 use crate::cluster::{self, ClusterError};
+use crate::collection::cluster::ClusterStore;
+use crate::collection::engine::Collector;
 use crate::config::{Config, LEASE_NAME};
 use crate::lease::campaign::{Campaign, CampaignError};
 use crate::lease::election::{Election, TimingError};
 use crate::lease::store::ClusterLease;
-use crate::pool;
+use crate::{chain, pool};
 
 /// Why a controller ended by itself, or never began.
 #[derive(Debug, thiserror::Error)]
@@ -130,8 +136,46 @@ async fn lead(client: Client, config: Config, token: CancellationToken) -> Resul
         resync: config.resync_period,
         ..pool::Pace::default()
     };
+    let collection = collect(client.clone(), &config).await?;
     tokio::select! {
         () = token.cancelled() => Ok(()),
+        () = collection => Err("the collector ended".to_owned()),
         () = pool::reconcile::run(client, pace) => Err("the watch of pools ended".to_owned()),
     }
+}
+
+/// The collector's life in one term; for ever, also when it is switched off.
+async fn collect(client: Client, config: &Config) -> Result<impl Future<Output = ()> + use<>, String> {
+    let provider = match &config.provider {
+        Some(provider) if config.collection.enabled => Some(connect_provider(provider).await?),
+        _ => None,
+    };
+    let has_provider = provider.is_some();
+    let store = ClusterStore::new(client, provider);
+    let collector = Collector::new(store, config.collection, &config.identity, has_provider);
+    let enabled = config.collection.enabled;
+    Ok(async move {
+        if enabled {
+            collector.run().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    })
+}
+
+async fn connect_provider(provider: &ProviderConfig) -> Result<Arc<dyn ProviderApi>, String> {
+    let options = ProviderHttpOptions {
+        base_url: provider.base_url.clone(),
+        request_timeout: provider
+            .http_request_timeout
+            .to_std()
+            .unwrap_or(Deadline::UNDO_BUDGET),
+        ca_file: provider.ca_file.clone(),
+        client_certificate: provider.client_cert.clone(),
+        client_key: provider.client_key.clone(),
+        insecure_skip_verify: provider.insecure_skip_verify,
+    };
+    let http = ProviderHttp::new(options).await;
+    let http = http.map_err(|error| format!("the network provider cannot be used: {}", chain(&error)))?;
+    Ok(Arc::new(http))
 }

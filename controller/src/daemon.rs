@@ -1,6 +1,7 @@
 //! The daemon's life: telemetry, runtime, controller, signal.
 
 use std::error::Error;
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -9,26 +10,65 @@ use tracing::{error, info};
 
 use crate::admission::Settings;
 use crate::admission::injection::Injection;
+use crate::cluster::{self, Cluster};
+use crate::collection::cluster::ClusterStore;
+use crate::collection::report;
+use crate::collection::store::CollectionStore;
 use crate::config::{Args, Config, HOST_NAME, file, log_level};
 use crate::{chain, controller, metrics, telemetry};
 
 /// What tasks that ignore the end get.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
+/// Prints what garbage collection would do, and writes nothing.
+pub fn dry_run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let conf = args
+        .config
+        .as_deref()
+        .map(file::load)
+        .transpose()?
+        .unwrap_or_default();
+    let policy = args.gc.resolve(&conf, &lookup)?;
+    let has_provider = conf.provider()?.is_some();
+    let cluster = args
+        .kubeconfig
+        .clone()
+        .map_or(Cluster::Infer, Cluster::Kubeconfig);
+    // Fails only if the process has one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let table = runtime.block_on(async {
+        let store = ClusterStore::new(cluster::connect(&cluster).await?, None);
+        let seen = store.look().await?;
+        Ok::<_, Box<dyn Error + Send + Sync>>(report::table(&seen, &policy, has_provider, store.now()))
+    })?;
+    std::io::stdout().write_all(table.as_bytes())?;
+    Ok(())
+}
+
 /// Runs the daemon until a signal or a failure ends it.
 pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lookup = |name: &str| std::env::var(name).ok();
     telemetry::install(args.log_format, &log_level(args, &lookup))?;
     info!(version = env!("CARGO_PKG_VERSION"), "orbweaver-controller starts");
-    let file = args.config.as_deref().map(file::load).transpose()?;
+    let conf = args
+        .config
+        .as_deref()
+        .map(file::load)
+        .transpose()?
+        .unwrap_or_default();
     let mut config = Config::resolve(args, &|name: &str| lookup(name).or_else(|| host_name(name)))?;
-    if let (Some(file), Some(webhook)) = (&file, &mut config.webhook) {
+    config.apply(args, &conf, &lookup)?;
+    if let (Some(_), Some(webhook)) = (&args.config, &mut config.webhook) {
         webhook.settings = Settings {
-            ipv4: file.enable_ipv4,
-            ipv6: file.enable_ipv6,
-            guard_deletes: file.enable_validating_resources_deleted_webhook,
+            ipv4: conf.enable_ipv4,
+            ipv6: conf.enable_ipv6,
+            guard_deletes: conf.enable_validating_resources_deleted_webhook,
         };
-        webhook.injection = Injection::new(&file.pod_resource_inject, &config.namespace);
+        webhook.injection = Injection::new(&conf.pod_resource_inject, &config.namespace);
     }
     config.metrics = metrics::install();
     // Fails only if the process has one already.

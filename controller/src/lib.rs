@@ -3,6 +3,7 @@
 //! ```text
 //! main ─> daemon ─> run ─┬─ admin      probes and metrics on a TCP port, in every replica
 //!                        └─ lease      one replica leads ─> pool   counters and finalizers of pools
+//!                                                  └> collection   addresses that nobody will come back for
 //! ```
 //!
 //! [`run`] is a whole controller inside any process: nothing is global but the metrics recorder and the log, which
@@ -11,6 +12,7 @@
 pub mod admin;
 pub mod admission;
 pub mod cluster;
+pub mod collection;
 pub mod config;
 pub mod controller;
 pub mod daemon;

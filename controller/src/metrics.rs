@@ -9,6 +9,11 @@ use orbweaver_actors::metrics::{Kind, Metric};
 const BUNDLE_WRITES: &str = "orbweaver_controller_ca_bundle_writes_total";
 const CERTIFICATE_ERRORS: &str = "orbweaver_controller_certificate_errors_total";
 const REVIEWS: &str = "orbweaver_controller_admission_reviews_total";
+const GC_COLLECTED: &str = "orbweaver_controller_gc_collected_claims_total";
+const GC_ENDPOINTS: &str = "orbweaver_controller_gc_collected_endpoints_total";
+const GC_FAILURES: &str = "orbweaver_controller_gc_failures_total";
+const GC_ROUNDS: &str = "orbweaver_controller_gc_rounds_total";
+const GC_SUSPECTS: &str = "orbweaver_controller_gc_suspects";
 const LEADER: &str = "orbweaver_controller_leader";
 const LEADERSHIPS: &str = "orbweaver_controller_leaderships_total";
 const LEASE_ERRORS: &str = "orbweaver_controller_lease_errors_total";
@@ -39,6 +44,41 @@ pub const METRICS: &[Metric] = &[
         unit: "errors",
         labels: &[],
         help: "Renewals of the webhook's certificate that failed; the old one stays in use.",
+    },
+    Metric {
+        name: GC_COLLECTED,
+        kind: Kind::Counter,
+        unit: "claims",
+        labels: &["reason"],
+        help: "Claims that had to be collected: a DEL did not do it. reason: pod_gone, pod_replaced, finished, evicted, terminating, node_not_ready, node_gone, scaled_away, owner_gone, namespace_gone, no_pod.",
+    },
+    Metric {
+        name: GC_ENDPOINTS,
+        kind: Kind::Counter,
+        unit: "endpoints",
+        labels: &[],
+        help: "Endpoints removed that held nothing, of pods that are gone.",
+    },
+    Metric {
+        name: GC_FAILURES,
+        kind: Kind::Counter,
+        unit: "failures",
+        labels: &["reason"],
+        help: "Times that what should go could not be collected. reason: read, write (API server), node_unknown, no_endpoint, no_provider, release_in_flight, provider_rejected, provider_unknown, unreadable (claims of a pool).",
+    },
+    Metric {
+        name: GC_ROUNDS,
+        kind: Kind::Counter,
+        unit: "rounds",
+        labels: &["outcome"],
+        help: "Looks at the whole cluster. outcome: ok, failed (a list did not come).",
+    },
+    Metric {
+        name: GC_SUSPECTS,
+        kind: Kind::Gauge,
+        unit: "claims",
+        labels: &[],
+        help: "Claims and endpoints that look abandoned and wait for the second look.",
     },
     Metric {
         name: LEADER,
@@ -152,6 +192,32 @@ pub fn pool_invalid(reason: &'static str) {
 /// A watch failed.
 pub fn watch_failed(resource: &'static str) {
     counter!(WATCH_ERRORS, "resource" => resource).increment(1);
+}
+
+/// A claim had to be collected.
+pub fn gc_collected(reason: &'static str) {
+    counter!(GC_COLLECTED, "reason" => reason).increment(1);
+}
+
+/// An endpoint had to be removed.
+pub fn gc_endpoint() {
+    counter!(GC_ENDPOINTS).increment(1);
+}
+
+/// Something could not be collected.
+pub fn gc_failed(reason: &'static str) {
+    counter!(GC_FAILURES, "reason" => reason).increment(1);
+}
+
+/// A look at the cluster came about, or not.
+pub fn gc_round(outcome: &'static str) {
+    counter!(GC_ROUNDS, "outcome" => outcome).increment(1);
+}
+
+/// So much looks abandoned.
+#[allow(clippy::cast_precision_loss)] // far below 2^52 claims
+pub fn gc_suspects(count: usize) {
+    gauge!(GC_SUSPECTS).set(count as f64);
 }
 
 #[cfg(test)]
