@@ -47,6 +47,8 @@ const MACHINES: [&str; 2] = ["VirtualMachine", "VirtualMachineInstance"];
 pub struct ClusterStore {
     client: Client,
     provider: Option<Arc<dyn ProviderApi>>,
+    /// Pools and namespaces that are looked at; empty for all.
+    prefix: String,
 }
 
 impl Debug for ClusterStore {
@@ -60,7 +62,18 @@ impl Debug for ClusterStore {
 impl ClusterStore {
     /// Over a client.
     pub fn new(client: Client, provider: Option<Arc<dyn ProviderApi>>) -> Self {
-        Self { client, provider }
+        Self {
+            client,
+            provider,
+            prefix: String::new(),
+        }
+    }
+
+    /// Looks at pools and endpoints only whose name or namespace begins like this; for tests on a shared cluster.
+    #[must_use]
+    pub fn only(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
     }
 
     fn all<K>(&self) -> Api<K>
@@ -82,6 +95,9 @@ impl ClusterStore {
         let pools: Api<DeserializeGuard<SpiderIPPool>> = Api::all(self.client.clone());
         for guard in list(&pools).await? {
             let name = guard.name_any();
+            if !name.starts_with(&self.prefix) {
+                continue;
+            }
             let read = guard.0.map_err(|invalid| invalid.error);
             match read.and_then(|pool| PoolFact::of(&pool).map_err(|error| error.to_string())) {
                 Ok(fact) => {
@@ -100,6 +116,9 @@ impl ClusterStore {
         let endpoints: Api<DeserializeGuard<SpiderEndpoint>> = Api::all(self.client.clone());
         for guard in list(&endpoints).await? {
             let name = key(&guard.namespace().unwrap_or_default(), &guard.name_any());
+            if !name.starts_with(&self.prefix) {
+                continue;
+            }
             match guard.0 {
                 Ok(mut endpoint) => {
                     endpoint.metadata.managed_fields = None;

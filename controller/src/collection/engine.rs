@@ -209,7 +209,7 @@ impl<S: CollectionStore> Collector<S> {
 
     /// Takes one pod's claims back; how many.
     async fn collect(
-        &self,
+        &mut self,
         seen: &mut Snapshot,
         cause: Cause,
         mut holder: Holder,
@@ -220,12 +220,9 @@ impl<S: CollectionStore> Collector<S> {
         reread.map_err(|error| failed(Failure::Read(error)))?;
         let opinion = rules::judge(&claim, seen, &self.policy, self.store.now());
         if let Opinion::Keep(keep) = opinion {
-            info!(
-                pod = claim.pod,
-                uid = claim.pod_uid,
-                keep = keep.label(),
-                "looked abandoned, but is not"
-            );
+            self.claims.clear(|(_, _, uid)| *uid == claim.pod_uid);
+            let (pod, uid) = (&claim.pod, &claim.pod_uid);
+            info!(pod, uid, keep = keep.label(), "looked abandoned, but is not");
             return Ok(0);
         }
         holder.places.retain(|(pool, address)| {
@@ -233,6 +230,7 @@ impl<S: CollectionStore> Collector<S> {
             pool.is_some_and(|pool| pool.claims.get(address) == Some(&claim))
         });
         self.release(seen, &holder).await.map_err(failed)?;
+        let removing = self.begin_removal(seen, &holder).await.map_err(failed)?;
         let mut collected = 0;
         // The IPv4 pool is a pair's primary: while its claim stands, nobody takes the other half.
         for place in holder.places.iter().rev_by_family() {
@@ -242,7 +240,9 @@ impl<S: CollectionStore> Collector<S> {
                 info!(pod = claim.pod, uid = claim.pod_uid, pool = place.0, address = %place.1, cause = cause.label(), "collected");
             }
         }
-        self.drop_endpoint(seen, &claim).await.map_err(failed)?;
+        if let Some(endpoint) = removing {
+            self.remove(&endpoint).await.map_err(failed)?;
+        }
         Ok(collected)
     }
 

@@ -62,6 +62,11 @@ impl<K: Ord> Looks<K> {
         verdicts
     }
 
+    /// A closer look found these above suspicion: they have never been suspect.
+    pub fn clear(&mut self, cleared: impl Fn(&K) -> bool) {
+        self.since.retain(|key, _| !cleared(key));
+    }
+
     /// Things under suspicion.
     pub fn len(&self) -> usize {
         self.since.len()

@@ -1,32 +1,56 @@
 //! Endpoints of pods that are gone: with the last claim, or when they hold nothing.
 
 use orbweaver_actors::store::StoreError;
+use orbweaver_api::FINALIZER;
 use orbweaver_api::claims::Claim;
 use orbweaver_api::endpoint::SpiderEndpoint;
 use tokio::time::Instant;
 
 use super::{Collector, Failure, Round, report};
-use crate::collection::facts::Snapshot;
+use crate::collection::backing::Holder;
+use crate::collection::facts::{PoolFact, Snapshot};
 use crate::collection::looks::Verdict;
 use crate::collection::rules::{self, Cause, Keep, Opinion};
 use crate::collection::store::CollectionStore;
 use crate::metrics;
 
 impl<S: CollectionStore> Collector<S> {
-    /// Removes the dead pod's endpoint, unless something of the pod stays.
-    pub(super) async fn drop_endpoint(&self, seen: &Snapshot, claim: &Claim) -> Result<(), Failure> {
-        let holds = |other: &Claim| other.pod_uid == claim.pod_uid;
-        if !seen.unreadable.is_empty() || seen.pools.values().any(|pool| pool.claims.values().any(holds)) {
-            return Ok(());
+    /// Tells the API server to delete the dead pod's endpoint, unless something of the pod stays. Our finalizer keeps it
+    /// until the claims are gone, and the deletion tells the next leader what to finish. What is to be removed then.
+    pub(super) async fn begin_removal(
+        &self,
+        seen: &Snapshot,
+        holder: &Holder,
+    ) -> Result<Option<SpiderEndpoint>, Failure> {
+        let claim = &holder.claim;
+        let stays = |pool: &PoolFact| {
+            let held = pool
+                .claims
+                .iter()
+                .filter(|(_, other)| other.pod_uid == claim.pod_uid);
+            let mut rest =
+                held.filter(|(address, _)| !holder.places.contains(&(pool.name.clone(), **address)));
+            rest.next().is_some()
+        };
+        if !seen.unreadable.is_empty() || seen.pools.values().any(stays) {
+            return Ok(None);
         }
-        match seen.endpoint_of(&claim.pod, &claim.pod_uid) {
-            Some((_, endpoint)) => self.remove(endpoint).await,
-            None => Ok(()),
+        let Some((_, endpoint)) = seen.endpoint_of(&claim.pod, &claim.pod_uid) else {
+            return Ok(None);
+        };
+        let finalizers = endpoint.metadata.finalizers.as_deref().unwrap_or_default();
+        let is_held = finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        if !is_held || endpoint.metadata.deletion_timestamp.is_some() {
+            return Ok(Some(endpoint.clone()));
+        }
+        match self.store.delete_endpoint(endpoint).await {
+            Err(StoreError::NotFound) => Ok(None),
+            deleting => deleting.map_err(Failure::Write),
         }
     }
 
     /// Both steps on one view of the endpoint: whoever has written since is left alone.
-    async fn remove(&self, endpoint: &SpiderEndpoint) -> Result<(), Failure> {
+    pub(super) async fn remove(&self, endpoint: &SpiderEndpoint) -> Result<(), Failure> {
         let deleting = if endpoint.metadata.deletion_timestamp.is_some() {
             Some(endpoint.clone())
         } else {
