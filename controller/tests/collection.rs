@@ -31,7 +31,7 @@ struct World {
     prefix: String,
 }
 
-async fn kubeconfig(simulated: Option<&Simulated>) -> Kubeconfig {
+fn kubeconfig(simulated: Option<&Simulated>) -> Kubeconfig {
     match (simulated, std::env::var("ORBWEAVER_TEST_KUBECONFIG")) {
         (Some(simulated), _) => Kubeconfig::from_yaml(&simulated.kubeconfig()).unwrap(),
         (None, path) => Kubeconfig::read_from(path.unwrap()).unwrap(),
@@ -45,9 +45,12 @@ async fn world() -> World {
         Ok(_) => None,
         Err(_) => Some(Simulated::start(ClusterOptions::default()).await.unwrap()),
     };
-    let kubeconfig = kubeconfig(simulated.as_ref()).await;
-    let config = KubeConfig::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
-    let client = Client::try_from(config.await.unwrap()).unwrap();
+    let kubeconfig = kubeconfig(simulated.as_ref());
+    let options = KubeConfigOptions::default();
+    let config = KubeConfig::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let client = Client::try_from(config).unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in crd::all().unwrap() {
         let created = definitions.create(&PostParams::default(), &definition).await;

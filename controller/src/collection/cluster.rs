@@ -295,6 +295,18 @@ impl CollectionStore for ClusterStore {
         Ok(set.map(|set| StatefulSetFact::of(&set)))
     }
 
+    async fn read_machine(&self, machine: &str) -> Result<bool, StoreError> {
+        let (namespace, name) = machine.split_once('/').unwrap_or_default();
+        for kind in MACHINES {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+            if absent(bounded(api.get_metadata(name)).await)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     async fn read_endpoint(&self, endpoint: &str) -> Result<Option<SpiderEndpoint>, StoreError> {
         let (api, name) = self.api::<SpiderEndpoint>(endpoint);
         absent(bounded(api.get(&name)).await)

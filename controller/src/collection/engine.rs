@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use orbweaver_actors::store::StoreError;
 use orbweaver_api::claims::Claim;
+use orbweaver_api::endpoint::EndpointStatus;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::collection::Policy;
 use crate::collection::backing::{self, Holder};
-use crate::collection::facts::{Key, Snapshot};
+use crate::collection::facts::{Key, Machines, Snapshot, key};
 use crate::collection::looks::{Looks, Verdict};
 use crate::collection::rules::{self, Cause, Opinion, Place};
 use crate::collection::store::CollectionStore;
@@ -258,14 +259,8 @@ impl<S: CollectionStore> Collector<S> {
             return Ok(());
         }
         let endpoint = self.store.read_endpoint(&name).await?;
-        if let (Some(status), Some((namespace, _))) = (
-            endpoint.as_ref().map(|endpoint| &endpoint.status),
-            name.split_once('/'),
-        ) && status.owner_controller_type == "StatefulSet"
-        {
-            let owner = format!("{namespace}/{}", status.owner_controller_name);
-            let fact = self.store.read_stateful_set(&owner).await?;
-            set(&mut seen.stateful_sets, &owner, fact);
+        if let Some(endpoint) = &endpoint {
+            self.reread_owner(seen, &name, &endpoint.status).await?;
         }
         set(&mut seen.endpoints, &name, endpoint);
         let pod = self.store.read_pod(&claim.pod).await?;
@@ -273,6 +268,32 @@ impl<S: CollectionStore> Collector<S> {
             set(&mut seen.nodes, node, self.store.read_node(node).await?);
         }
         set(&mut seen.pods, &claim.pod, pod);
+        Ok(())
+    }
+
+    async fn reread_owner(
+        &self,
+        seen: &mut Snapshot,
+        endpoint: &str,
+        status: &EndpointStatus,
+    ) -> Result<(), StoreError> {
+        let (namespace, _) = endpoint.split_once('/').unwrap_or_default();
+        let owner = key(namespace, &status.owner_controller_name);
+        match status.owner_controller_type.as_str() {
+            "StatefulSet" => {
+                let fact = self.store.read_stateful_set(&owner).await?;
+                set(&mut seen.stateful_sets, &owner, fact);
+            }
+            "VirtualMachine" | "VirtualMachineInstance" => {
+                let exists = self.store.read_machine(&owner).await?;
+                match &mut seen.machines {
+                    Machines::Known(names) if exists => drop(names.insert(owner)),
+                    machines if exists => *machines = Machines::Known([owner].into()),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
         Ok(())
     }
 

@@ -97,7 +97,7 @@ fn assert_laws(fake: &Fake) {
         match event {
             Event::Release(.., did) => released |= did,
             Event::Unclaimed(pool, _) => {
-                assert!(released || pool.starts_with('g'), "unclaimed before the release")
+                assert!(released || pool.starts_with('g'), "unclaimed before the release");
             }
         }
     }
@@ -266,7 +266,8 @@ async fn half_a_look_is_no_look() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sub_eni_that_nobody_can_be_told_of_keeps_its_claim() {
-    let cases: [(bool, fn(&mut State), &str); 3] = [
+    type Case = (bool, fn(&mut State), &'static str);
+    let cases: [Case; 3] = [
         (false, |_| {}, "no_provider"),
         (
             true,

@@ -30,6 +30,8 @@ pub trait CollectionStore: Send + Sync {
         &self,
         set: &str,
     ) -> impl Future<Output = Result<Option<StatefulSetFact>, StoreError>> + Send;
+    /// True when a VirtualMachine or a VirtualMachineInstance of that `namespace/name` exists.
+    fn read_machine(&self, machine: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
     /// One endpoint, by `namespace/name`.
     fn read_endpoint(
         &self,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use http::Request;
+use http::header::CONTENT_TYPE;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::WatchStreamExt;
@@ -26,12 +28,13 @@ use crate::{chain, metrics};
 const WRITES: usize = 4;
 /// What one write may take.
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
-/// After so many conflicts in a row a total is written whatever the version: it depends on the spec alone.
+/// After so many conflicts in a row a total is written whatever the version, if the spec is still the one that it was
+/// computed from: nothing else changes it.
 const CONFLICTS: u32 = 3;
 /// How the API server names our writes.
 const FIELD_MANAGER: &str = "orbweaver-controller";
 
-type Guarded = Event<DeserializeGuard<SpiderIPPool>>;
+type PoolEvent = Event<DeserializeGuard<SpiderIPPool>>;
 
 /// Watches and writes until dropped.
 pub async fn run(client: Client, pace: Pace) {
@@ -89,7 +92,7 @@ impl Seen {
     }
 }
 
-fn follow(event: Guarded, agenda: &mut Agenda, seen: &mut Seen) {
+fn follow(event: PoolEvent, agenda: &mut Agenda, seen: &mut Seen) {
     match event {
         Event::Init => seen.listed.clear(),
         Event::InitApply(guard) => {
@@ -194,34 +197,51 @@ async fn settle(
     if let Some(patch) = counters_patch(&turn, &actions) {
         outcome = write(api, &name, "counters", &patch).await;
     } else if actions.contains(&PoolAction::RemoveFinalizer) {
-        outcome = write(api, &name, "finalizer", &finalizer_patch(&turn.pool)).await;
+        let patch = Guarded::Version(finalizer_patch(&turn.pool));
+        outcome = write(api, &name, "finalizer", &patch).await;
     }
     (name, outcome)
 }
 
-/// A merge patch of the counters that are wrong, and of nothing else.
-fn counters_patch(turn: &Turn, actions: &[PoolAction]) -> Option<Value> {
-    let by_force = turn.failures > CONFLICTS;
+/// How a write finds out that it is too late.
+#[derive(Clone, Debug, PartialEq)]
+enum Guarded {
+    /// A merge patch that carries the version.
+    Version(Value),
+    /// A JSON patch that tests UID and generation: the API server applies it to whatever version is the newest.
+    Generation(Value),
+}
+
+/// The counters that are wrong, and nothing else.
+fn counters_patch(turn: &Turn, actions: &[PoolAction]) -> Option<Guarded> {
+    let metadata = &turn.pool.metadata;
     let mut status = serde_json::Map::new();
     for action in actions {
         match action {
-            PoolAction::SetTotal(total) => {
-                status.insert("totalIPCount".to_owned(), json!(total));
+            PoolAction::SetTotal(total) => status.insert("totalIPCount".to_owned(), json!(total)),
+            PoolAction::SetAllocated(allocated) => {
+                status.insert("allocatedIPCount".to_owned(), json!(allocated))
             }
-            // Only true of the version that it was counted in.
-            PoolAction::SetAllocated(allocated) if !by_force => {
-                status.insert("allocatedIPCount".to_owned(), json!(allocated));
-            }
-            _ => {}
+            _ => None,
+        };
+    }
+    // Agents who keep writing a pool have given it a status.
+    let is_busy = turn.failures > CONFLICTS && turn.pool.status.is_some();
+    match (status.get("totalIPCount"), metadata.generation) {
+        (Some(total), Some(generation)) if is_busy => Some(Guarded::Generation(json!([
+            { "op": "test", "path": "/metadata/uid", "value": metadata.uid },
+            { "op": "test", "path": "/metadata/generation", "value": generation },
+            { "op": "add", "path": "/status/totalIPCount", "value": total },
+        ]))),
+        _ if status.is_empty() => None,
+        // A count of claims is only true of the version that it was counted in.
+        _ => {
+            let version = &metadata.resource_version;
+            Some(Guarded::Version(
+                json!({ "metadata": { "resourceVersion": version }, "status": status }),
+            ))
         }
     }
-    let metadata = &turn.pool.metadata;
-    let metadata = if by_force && status.contains_key("totalIPCount") {
-        json!({ "uid": metadata.uid })
-    } else {
-        json!({ "resourceVersion": metadata.resource_version })
-    };
-    (!status.is_empty()).then(|| json!({ "metadata": metadata, "status": status }))
 }
 
 fn finalizer_patch(pool: &SpiderIPPool) -> Value {
@@ -233,25 +253,49 @@ fn finalizer_patch(pool: &SpiderIPPool) -> Value {
     json!({ "metadata": { "resourceVersion": pool.metadata.resource_version, "finalizers": rest } })
 }
 
-async fn write(api: &Api<DynamicObject>, name: &str, action: &'static str, patch: &Value) -> Outcome {
+/// What no typed call of the client offers without another feature of it.
+fn json_patch(api: &Api<DynamicObject>, name: &str, patch: &Value) -> Result<Request<Vec<u8>>, kube::Error> {
+    let url = format!(
+        "{}/{name}/status?fieldManager={FIELD_MANAGER}",
+        api.resource_url()
+    );
+    Request::patch(url)
+        .header(CONTENT_TYPE, "application/json-patch+json")
+        .body(patch.to_string().into_bytes())
+        .map_err(|error| kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(error)))
+}
+
+async fn send(
+    api: &Api<DynamicObject>,
+    name: &str,
+    action: &str,
+    patch: &Guarded,
+) -> Result<DynamicObject, kube::Error> {
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patch = Patch::Merge(patch);
-    let request = async {
-        if action == "counters" {
-            api.patch_status(name, &params, &patch).await
-        } else {
-            api.patch(name, &params, &patch).await
+    match patch {
+        Guarded::Version(patch) if action == "counters" => {
+            api.patch_status(name, &params, &Patch::Merge(patch)).await
         }
-    };
+        Guarded::Version(patch) => api.patch(name, &params, &Patch::Merge(patch)).await,
+        Guarded::Generation(patch) => {
+            let request = json_patch(api, name, patch)?;
+            api.clone().into_client().request(request).await
+        }
+    }
+}
+
+async fn write(api: &Api<DynamicObject>, name: &str, action: &'static str, patch: &Guarded) -> Outcome {
+    let request = send(api, name, action, patch);
     let (label, outcome) = match timeout(WRITE_WITHIN, request).await {
         Ok(Ok(_)) => {
             debug!(pool = name, action, "written");
             ("ok", Outcome::Settled)
         }
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => ("conflict", Outcome::Again),
+        // A JSON patch whose test fails is 422.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 409 | 422) => ("conflict", Outcome::Again),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => ("gone", Outcome::Settled),
         Ok(Err(error)) => {
             warn!(

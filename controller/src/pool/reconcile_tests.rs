@@ -4,8 +4,9 @@ fn turn(failures: u32) -> Turn {
     let pool = json!({
         "apiVersion": "spiderpool.spidernet.io/v2beta1",
         "kind": "SpiderIPPool",
-        "metadata": { "name": "p", "uid": "u", "resourceVersion": "7", "finalizers": ["a", FINALIZER, "b"] },
+        "metadata": { "name": "p", "uid": "u", "resourceVersion": "7", "generation": 4, "finalizers": ["a", FINALIZER, "b"] },
         "spec": { "subnet": "10.0.0.0/24" },
+        "status": {},
     });
     Turn {
         pool: Arc::new(serde_json::from_value(pool).unwrap()),
@@ -18,14 +19,16 @@ fn a_write_carries_its_version_and_nothing_but_what_is_wrong() {
     let both = [PoolAction::SetTotal(10), PoolAction::SetAllocated(2)];
     assert_eq!(
         counters_patch(&turn(0), &both),
-        Some(json!({
+        Some(Guarded::Version(json!({
             "metadata": { "resourceVersion": "7" },
             "status": { "totalIPCount": 10, "allocatedIPCount": 2 },
-        }))
+        })))
     );
     assert_eq!(
         counters_patch(&turn(0), &both[..1]),
-        Some(json!({ "metadata": { "resourceVersion": "7" }, "status": { "totalIPCount": 10 } }))
+        Some(Guarded::Version(
+            json!({ "metadata": { "resourceVersion": "7" }, "status": { "totalIPCount": 10 } })
+        ))
     );
     assert_eq!(counters_patch(&turn(0), &[PoolAction::AwaitClaims(3)]), None);
     assert_eq!(
@@ -35,13 +38,20 @@ fn a_write_carries_its_version_and_nothing_but_what_is_wrong() {
 }
 
 #[test]
-fn a_total_gets_through_to_a_pool_that_never_rests() {
+fn a_total_gets_through_to_a_pool_that_never_rests_but_not_to_another_spec() {
     let both = [PoolAction::SetTotal(10), PoolAction::SetAllocated(2)];
     assert_eq!(
         counters_patch(&turn(CONFLICTS + 1), &both),
-        Some(json!({ "metadata": { "uid": "u" }, "status": { "totalIPCount": 10 } }))
+        Some(Guarded::Generation(json!([
+            { "op": "test", "path": "/metadata/uid", "value": "u" },
+            { "op": "test", "path": "/metadata/generation", "value": 4 },
+            { "op": "add", "path": "/status/totalIPCount", "value": 10 },
+        ])))
     );
-    assert_eq!(counters_patch(&turn(CONFLICTS + 1), &both[1..]), None);
+    assert!(matches!(
+        counters_patch(&turn(CONFLICTS + 1), &both[1..]),
+        Some(Guarded::Version(_))
+    ));
 }
 
 fn guarded(name: &str, ips: &Value) -> DeserializeGuard<SpiderIPPool> {

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::collection::facts::{NodeFact, PodFact, PoolFact, Snapshot, StatefulSetFact};
+use crate::collection::facts::{Machines, NodeFact, PodFact, PoolFact, Snapshot, StatefulSetFact};
 use crate::collection::store::CollectionStore;
 
 /// What happened, in order.
@@ -202,6 +202,11 @@ impl CollectionStore for Fake {
 
     async fn read_stateful_set(&self, set: &str) -> Result<Option<StatefulSetFact>, StoreError> {
         Ok(self.state().seen.stateful_sets.get(set).copied())
+    }
+
+    async fn read_machine(&self, machine: &str) -> Result<bool, StoreError> {
+        let machines = &self.state().seen.machines;
+        Ok(matches!(machines, Machines::Known(names) if names.contains(machine)))
     }
 
     async fn read_endpoint(&self, endpoint: &str) -> Result<Option<SpiderEndpoint>, StoreError> {
