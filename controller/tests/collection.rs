@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -13,14 +14,21 @@ use kube::{Client, Config as KubeConfig};
 use orbweaver_api::endpoint::SpiderEndpoint;
 use orbweaver_api::pool::SpiderIPPool;
 use orbweaver_api::{FINALIZER, crd};
+use orbweaver_cluster_sim::faults::{Fault, Rule};
 use orbweaver_cluster_sim::{Cluster as Simulated, ClusterOptions};
+use orbweaver_controller::cluster::Cluster;
 use orbweaver_controller::collection::Policy;
 use orbweaver_controller::collection::cluster::ClusterStore;
 use orbweaver_controller::collection::engine::Collector;
 use orbweaver_controller::collection::report;
 use orbweaver_controller::collection::store::CollectionStore;
+use orbweaver_controller::config::Config;
+use orbweaver_controller::lease::election::Timing;
+use orbweaver_controller::{RunError, run};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -145,7 +153,7 @@ impl World {
         };
         let map: serde_json::Map<String, Value> = claims.iter().map(claim).collect();
         let status = json!({
-            "allocatedIPs": Value::Object(map).to_string(), "allocatedIPCount": claims.len(),
+            "allocatedIPs": Value::Object(map).to_string(), "allocatedIPCount": claims.len(), "totalIPCount": 100,
             "ipMetaData": { "metadata": "{}" },
         });
         let patch = Patch::Merge(json!({ "status": status }));
@@ -202,6 +210,17 @@ impl World {
         while self.addresses(pool).await.0 != left {
             collector.round().await.unwrap();
             assert!(Instant::now() < end, "it stays {:?}", self.addresses(pool).await);
+        }
+    }
+
+    fn write_kubeconfig(&self, directory: &Path) -> PathBuf {
+        match &self.simulated {
+            Some(simulated) => {
+                let path = directory.join("kubeconfig");
+                std::fs::write(&path, simulated.kubeconfig()).unwrap();
+                path
+            }
+            None => std::env::var("ORBWEAVER_TEST_KUBECONFIG").unwrap().into(),
         }
     }
 
@@ -277,6 +296,22 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
     assert!(table.starts_with("POOL"));
     assert!(row("10.0.0.1 ").contains("keep") && row("10.0.0.1 ").contains("alive"));
     assert!(row("10.0.0.2 ").contains("collect") && row("10.0.0.2 ").contains("pod_gone"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = world.write_kubeconfig(directory.path());
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_orbweaver-controller"))
+        .args(["gc", "--dry-run", "--kubeconfig"])
+        .arg(&path)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mine = |text: &str| {
+        let rows = text.lines().filter(|line| line.starts_with(&world.prefix));
+        let words = rows.map(|row| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        words.collect::<Vec<_>>()
+    };
+    assert_eq!(mine(&printed), mine(&table));
     let after = world
         .pools()
         .get(&world.name("p"))
@@ -285,5 +320,79 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
         .metadata
         .resource_version;
     assert_eq!(before, after);
+    world.end().await;
+}
+
+/// A whole controller of a simulated cluster.
+fn start_controller(world: &World, kube: &KubeConfig, identity: &str) -> JoinHandle<Result<(), RunError>> {
+    let namespace = world.name("a");
+    let mut config = Config::new(Cluster::Config(Box::new(kube.clone())), namespace, identity);
+    config.timing = Timing {
+        lease: Duration::from_secs(3),
+        renew_deadline: Duration::from_secs(1),
+        retry: Duration::from_millis(100),
+    };
+    config.collection = Policy {
+        interval: Duration::from_millis(50),
+        gap: Duration::from_millis(1),
+        grace: Duration::ZERO,
+        ..Policy::default()
+    };
+    tokio::spawn(run(config, CancellationToken::new()))
+}
+
+/// Only simulated: whole controllers on a shared cluster would collect other tests' claims.
+#[tokio::test]
+async fn a_controller_killed_in_the_middle_is_finished_by_the_next() {
+    let world = world().await;
+    let Some(simulated) = world.simulated.clone() else {
+        println!("skipped: collects everybody's claims");
+        return;
+    };
+    let options = KubeConfigOptions::default();
+    let kube = KubeConfig::from_custom_kubeconfig(kubeconfig(Some(&simulated)), &options)
+        .await
+        .unwrap();
+    for pool in ["p", "q", "r"] {
+        world.add_pool(pool, &[("10.0.0.1", "gone", "u")]).await;
+    }
+    world.add_endpoint("gone", "u", "p", "10.0.0.1").await;
+    // The second claim's write is under way for ever.
+    for fault in [
+        Fault::Delay(Duration::ZERO),
+        Fault::Delay(Duration::from_secs(600)),
+    ] {
+        let rule = Rule {
+            verb: "patch".to_owned(),
+            resource: "spiderippools".to_owned(),
+            times: 1,
+            fault,
+        };
+        simulated.faults().add(rule);
+    }
+    simulated.counters().reset();
+    let first = start_controller(&world, &kube, "first");
+    let writes = || {
+        simulated
+            .counters()
+            .count(|asked| asked.verb == "patch" && asked.resource.starts_with("spiderippools"))
+    };
+    let end = Instant::now() + PATIENCE;
+    while writes() < 2 {
+        assert!(Instant::now() < end, "it never collects");
+        sleep(Duration::from_millis(10)).await;
+    }
+    first.abort();
+    let left = async |pool| world.addresses(pool).await.0.len();
+    assert_eq!(left("p").await + left("q").await + left("r").await, 2);
+    let second = start_controller(&world, &kube, "second");
+    let end = Instant::now() + PATIENCE;
+    while left("p").await + left("q").await + left("r").await > 0
+        || world.endpoints().get_opt("gone").await.unwrap().is_some()
+    {
+        assert!(Instant::now() < end, "the second one does not finish");
+        sleep(Duration::from_millis(10)).await;
+    }
+    second.abort();
     world.end().await;
 }

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -246,6 +245,24 @@ async fn refused_writes_and_dropped_watches_are_tried_again() {
 }
 
 #[tokio::test]
+async fn a_total_gets_through_to_a_pool_that_others_keep_writing() {
+    let world = world().await;
+    world.create("p", &["10.0.0.1-10.0.0.10"]).await;
+    world
+        .set_status("p", json!({ "allocatedIPs": claims(1), "allocatedIPCount": 1 }))
+        .await;
+    world.simulated.faults().add(Rule {
+        verb: "patch".to_owned(),
+        resource: "spiderippools".to_owned(),
+        times: 4,
+        fault: Fault::Refuse(409),
+    });
+    let controller = Controller::start(&world, "c");
+    world.until_counted("p", 10, 1).await;
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn the_second_replica_takes_over_from_one_that_ends_and_from_one_that_dies() {
     let world = world().await;
     let first = Controller::start(&world, "first");
@@ -288,32 +305,6 @@ async fn a_broken_api_server_ends_nothing() {
     world.create("q", &["10.0.0.1"]).await;
     world.until_counted("q", 1, 0).await;
     controller.stop().await;
-}
-
-#[tokio::test]
-async fn the_daemon_refuses_a_timeout_that_no_agent_starts_with() {
-    let directory = tempfile::tempdir().unwrap();
-    let conf = directory.path().join("conf.yml");
-    std::fs::write(&conf, "iaasNetworkProvider:\n  httpRequestTimeout: 2m\n").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_orbweaver-controller"))
-        .args([
-            "--namespace",
-            "n",
-            "--identity",
-            "i",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--config",
-        ])
-        .arg(&conf)
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("httpRequestTimeout") && said.contains("static limit 2m0s"),
-        "{said}"
-    );
 }
 
 #[tokio::test]

@@ -131,3 +131,30 @@ async fn what_keeps_it_from_starting_is_a_failure_with_a_reason() {
         assert!(said.contains(reason), "{said}");
     }
 }
+
+#[tokio::test]
+async fn the_daemon_refuses_a_timeout_that_no_agent_starts_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let conf = directory.path().join("conf.yml");
+    std::fs::write(&conf, "iaasNetworkProvider:\n  httpRequestTimeout: 2m\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_orbweaver-controller"))
+        .args([
+            "--namespace",
+            "n",
+            "--identity",
+            "i",
+            "--admin-listen",
+            "127.0.0.1:0",
+            "--config",
+        ])
+        .arg(&conf)
+        .output()
+        .await
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("httpRequestTimeout") && said.contains("static limit 2m0s"),
+        "{said}"
+    );
+}
