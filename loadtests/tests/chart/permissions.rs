@@ -35,6 +35,34 @@ const RARE: &[(&str, &str, &str, &str, &str)] = &[
         "get",
         "asked when a machine's pod ends and its instance is gone; not served either",
     ),
+    (
+        "spiderpool-controller",
+        "kubevirt.io",
+        "virtualmachineinstances",
+        "get",
+        "the last read before a machine's address is collected; not served either",
+    ),
+    (
+        "spiderpool-controller",
+        "kubevirt.io",
+        "virtualmachines",
+        "get",
+        "the same",
+    ),
+    (
+        "spiderpool-controller",
+        "kubevirt.io",
+        "virtualmachineinstances",
+        "list",
+        "every look of garbage collection; not served either",
+    ),
+    (
+        "spiderpool-controller",
+        "kubevirt.io",
+        "virtualmachines",
+        "list",
+        "the same",
+    ),
 ];
 
 /// One thing that may be done, or was done.
@@ -232,7 +260,7 @@ fn whoever_makes_the_certificate_decides_what_the_controller_may_do_with_secrets
 }
 
 #[test]
-fn the_controller_knows_networks_and_namespaces_only_where_it_injects() {
+fn the_controller_watches_networks_and_namespaces_only_where_it_injects_and_lists_them_to_collect() {
     for (file, rendering) in renderings() {
         let conf = rendering.object("ConfigMap", "spiderpool-conf");
         let injects = conf["data"]["conf.yml"]
@@ -241,8 +269,17 @@ fn the_controller_knows_networks_and_namespaces_only_where_it_injects() {
             .contains("podResourceInject:\n  enabled: true");
         for resource in ["spidermultusconfigs", "namespaces"] {
             let granted = granted(&rendering, "spiderpool-controller");
-            let may = granted.iter().any(|access| access.resource == resource);
-            assert_eq!(may, injects, "{file}: {resource}");
+            let may = |verb: &str| {
+                granted
+                    .iter()
+                    .any(|access| access.resource == resource && access.verb == verb)
+            };
+            assert_eq!(may("watch"), injects, "{file}: {resource}");
+            let collects = rendering.object("Deployment", "spiderpool-controller")["spec"]["template"]["spec"]["containers"]
+                [0]["args"]
+                .to_string()
+                .contains("--gc-enabled=true");
+            assert_eq!(may("list"), injects || collects, "{file}: {resource}");
         }
     }
 }

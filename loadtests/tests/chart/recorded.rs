@@ -58,6 +58,9 @@ async fn start_controller(simulation: &Simulation, rendering: &Rendering) -> Pro
         format!("--namespace={}", simulation.namespace),
         "--identity=recorded".to_owned(),
         format!("--webhook-listen=127.0.0.1:{port}"),
+        "--gc-interval=1".to_owned(),
+        "--gc-gap=1".to_owned(),
+        "--gc-grace=1".to_owned(),
     ];
     let log = simulation.folder().join("controller.log");
     let controller = Program::start("orbweaver-controller", arguments.to_vec(), log)
@@ -103,21 +106,70 @@ async fn pods_of_controllers(simulation: &Simulation, kubelet: &Kubelet, node: &
     ] {
         let name = format!("of-{}", kind.to_lowercase());
         let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "owner", "uid": kind, "controller": true });
+        let mut pod = pod_of(&name, node, pools[0], &json!([owner]));
         let named = json!({ "ipv4": pools }).to_string();
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {
-                "name": name, "ownerReferences": [owner],
-                "annotations": { "ipam.spidernet.io/ippool": named },
-            },
-            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "none" }] },
-        }))
-        .unwrap();
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert("ipam.spidernet.io/ippool".to_owned(), named);
         let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
         let sandbox = Sandbox::of(&simulation.namespace, &name, &pod.uid().unwrap());
         // Pools that one node's sub-ENIs fill may have none left: asking is what counts here.
         let _ = kubelet.add(&sandbox, "eth0").await.unwrap();
         simulation.end_pod(kubelet, &sandbox).await.unwrap();
     }
+}
+
+fn pod_of(name: &str, node: &str, pool: &str, owners: &Value) -> Pod {
+    let named = json!({ "ipv4": [pool] }).to_string();
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "ownerReferences": owners,
+            "annotations": { "ipam.spidernet.io/ippool": named },
+        },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "none" }] },
+    }))
+    .unwrap()
+}
+
+/// Pods that end and of which kubelet never tells: deleted, of a StatefulSet that is gone, finished.
+async fn leave_garbage(simulation: &Simulation, kubelet: &Kubelet, node: &str, pool: &str) {
+    let pods: Api<Pod> = Api::namespaced(simulation.client.clone(), &simulation.namespace);
+    let set = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "set", "uid": "s", "controller": true }]);
+    for (name, owners) in [("gone", json!([])), ("set-0", set), ("done", json!([]))] {
+        let pod = pod_of(name, node, pool, &owners);
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        let sandbox = Sandbox::of(&simulation.namespace, name, &pod.uid().unwrap());
+        let answer = kubelet.add(&sandbox, "eth0").await.unwrap();
+        assert!(answer.success, "{}", answer.text());
+        if name == "done" {
+            let finished = Patch::Merge(json!({ "status": { "phase": "Succeeded" } }));
+            pods.patch_status(name, &PatchParams::default(), &finished)
+                .await
+                .unwrap();
+        } else {
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(name, &now).await.unwrap();
+        }
+        let uid = sandbox.uid.clone();
+        until("what it held is collected", PATIENCE, || async {
+            let picture = simulation.picture().await.map_err(|error| error.to_string())?;
+            let claims = picture.claims().map_err(|error| error.to_string())?;
+            let held = claims.values().any(|claim| *claim == uid);
+            let named = picture
+                .endpoints
+                .iter()
+                .any(|endpoint| endpoint.status.current.uid == uid);
+            if held || named {
+                Err(format!("{name}: claimed {held}, endpoint {named}"))
+            } else {
+                Ok(())
+            }
+        })
+        .await
+        .unwrap();
+    }
+    pods.delete("done", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
 }
 
 /// What there is to do for agents and controller, once: all classes of pools, repeated, late and failed requests, a second
@@ -160,6 +212,7 @@ pub(crate) async fn run_everything(simulation: &mut Simulation, rendering: &Rend
         "its one address is taken"
     );
     pods_of_controllers(simulation, &kubelet, agent.node(), [&plain, &prewarmed]).await;
+    leave_garbage(simulation, &kubelet, agent.node(), &plain).await;
     for (kind, name, admin) in [
         ("DaemonSet", "spiderpool-agent", agent.program().admin()),
         ("Deployment", "spiderpool-controller", controller.admin()),
