@@ -14,6 +14,7 @@ use super::owner::Owner;
 use super::release::Release;
 use super::resolve::name_of;
 use super::selection::{self, Configured, Wanted};
+use super::source::Source;
 use super::sub_eni;
 use crate::error::{IpamError, PoolError, Stage};
 use crate::pool::effect::UnclaimReason;
@@ -32,9 +33,7 @@ pub(super) async fn take_over(
         return Ok(None);
     }
     add.stages.enter(Stage::Selection);
-    let nic = &add.request.attachment.nic;
-    let wanted = Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted)?;
-    let keep = kept(&status.current.ips, nic, &wanted);
+    let keep = kept(add, &status.current.ips)?;
     add.stages.enter(Stage::Claim);
     let (mut kept, mut given_up) = (Vec::new(), Vec::new());
     for (place, recorded) in status.current.ips.iter().enumerate() {
@@ -153,22 +152,36 @@ fn taken_over(nic: &NicHeld) -> NicAllocation {
     record
 }
 
-/// Which recorded NICs stay. Without NICs in `ippools` all stand or fall together; else only the NIC in
-/// question is judged, and the others when their own ADD comes.
-fn kept(recorded: &[NicAllocation], nic: &str, wanted: &Wanted) -> Vec<bool> {
-    if wanted.nameless {
-        let same = recorded.len() == wanted.items.len()
+/// Which recorded NICs stay. Without NICs in `ippools` all stand or fall together; else each is judged by the
+/// pools that are named for it now, because its own ADD will find it recorded and ask no more.
+fn kept(add: &Add, recorded: &[NicAllocation]) -> Result<Vec<bool>, IpamError> {
+    let nic = &add.request.attachment.nic;
+    let asked =
+        |nic: &str| Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted_if_named);
+    let own = Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted)?;
+    if own.nameless {
+        let same = recorded.len() == own.items.len()
             && recorded
                 .iter()
-                .zip(&wanted.items)
+                .zip(&own.items)
                 .all(|(record, item)| fits(record, item));
-        return vec![same; recorded.len()];
+        return Ok(vec![same; recorded.len()]);
     }
-    let judge = |record: &NicAllocation| {
-        !record.interface.is_empty()
-            && (record.interface != nic || wanted.items.iter().all(|item| fits(record, item)))
+    let judge = |record: &NicAllocation| match record.interface.as_str() {
+        "" => Ok(false),
+        name if name == nic => Ok(fits_all(record, &own)),
+        other => Ok(asked(other)?.is_some_and(|wanted| is_untold(&wanted) || fits_all(record, &wanted))),
     };
     recorded.iter().map(judge).collect()
+}
+
+/// The CNI configuration of this ADD says nothing of other NICs' pools.
+fn is_untold(wanted: &Wanted) -> bool {
+    matches!(wanted.source, Source::Configuration | Source::ClusterDefault)
+}
+
+fn fits_all(record: &NicAllocation, wanted: &Wanted) -> bool {
+    wanted.items.iter().all(|item| fits(record, item))
 }
 
 /// True when every recorded pool is still named for its family, and no further family is.

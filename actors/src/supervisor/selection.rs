@@ -129,6 +129,8 @@ pub type Configured = Vec<(Family, Vec<Arc<SpiderIPPool>>)>;
 /// What a pod that came back is compared with (reference §2.7).
 #[derive(Clone, Debug)]
 pub struct Wanted {
+    /// The place that names the pools.
+    pub source: Source,
     /// The annotation `ippools` names no NICs: one item for each slot, else one for the NIC in question.
     pub nameless: bool,
     /// In their order.
@@ -141,9 +143,18 @@ pub fn wanted(question: &Question<'_>) -> Result<Wanted, IpamError> {
     let items = named.items.iter();
     let items: Result<_, IpamError> = items.map(|item| lists(question, named.source, item)).collect();
     Ok(Wanted {
+        source: named.source,
         nameless: named.nameless,
         items: items?,
     })
+}
+
+/// The same for a NIC that the pod may not have any more; `None`: the annotation `ippools` leaves it out.
+pub fn wanted_if_named(question: &Question<'_>) -> Result<Option<Wanted>, IpamError> {
+    if source::leaves_out(question) {
+        return Ok(None);
+    }
+    wanted(question).map(Some)
 }
 
 pub(super) fn lists(question: &Question<'_>, source: Source, item: &Item) -> Result<Configured, IpamError> {

@@ -119,6 +119,17 @@ pub(super) fn says(question: &Question<'_>, source: Source) -> Option<String> {
     }
 }
 
+/// True when the annotation `ippools` decides and names NICs, and not this one.
+pub(super) fn leaves_out(question: &Question<'_>) -> bool {
+    let annotations = annotations_of(question.pod);
+    let text = annotations.get(annotation::POD_POOLS);
+    let items = text.and_then(|text| annotation::parse_nic_pools(text).ok());
+    items.is_some_and(|items| {
+        let mut names = items.iter().map(|item| item.interface.as_str());
+        names.all(|name| !name.is_empty() && name != question.nic)
+    })
+}
+
 /// Finds the candidates.
 pub(super) fn candidates(question: &Question<'_>) -> Result<Named, IpamError> {
     let annotations = annotations_of(question.pod);

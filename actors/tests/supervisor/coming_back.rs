@@ -181,6 +181,63 @@ async fn nics_without_names_come_back_together_or_not_at_all() {
     assert!(world.claims("q").is_empty());
 }
 
+/// UID, pools by NIC, and the addresses of three pools that are claimed then.
+type Life<'a> = (&'a str, &'a [(&'a str, &'a str)], [&'a str; 3]);
+
+/// A00010, A00017: whichever NIC comes first, the others' own words count for them.
+#[actix::test]
+async fn of_named_nics_each_stays_or_goes_by_its_own_pools() {
+    let world = World::new(&[
+        plain("p", "10.7.0.20"),
+        plain("q", "10.7.0.30"),
+        plain("r", "10.7.0.40"),
+    ]);
+    replicas(&world, 1);
+    let (supervisor, _fatal) = world.supervise(8);
+    let given = async |uid: &str, nic: &str| {
+        let mut request = add("db-0", uid);
+        nic.clone_into(&mut request.attachment.nic);
+        let given = supervisor.add(request).await.unwrap();
+        given.addresses[0].address.addr().to_string()
+    };
+    let lives: [Life; 4] = [
+        (
+            "u1",
+            &[("eth0", "p"), ("net1", "q")],
+            ["10.7.0.20", "10.7.0.30", ""],
+        ),
+        (
+            "u2",
+            &[("eth0", "p"), ("net1", "r")],
+            ["10.7.0.20", "", "10.7.0.40"],
+        ),
+        (
+            "u3",
+            &[("net1", "r"), ("eth0", "q")],
+            ["", "10.7.0.30", "10.7.0.40"],
+        ),
+        ("u4", &[("eth0", "q")], ["", "10.7.0.30", ""]),
+    ];
+    for (uid, nics, claimed) in lives {
+        let items = nics
+            .iter()
+            .map(|(nic, pool)| json!({ "interface": nic, "ipv4": [pool] }));
+        let text = items.collect::<Value>().to_string();
+        let annotations = json!({ "ipam.spidernet.io/ippools": text });
+        world.add_annotated_owned("db-0", uid, &annotations, SET);
+        for (nic, pool) in nics {
+            let place = ["p", "q", "r"].iter().position(|one| one == pool).unwrap();
+            assert_eq!(given(uid, nic).await, claimed[place], "{nic} of {uid}");
+        }
+        for (pool, address) in ["p", "q", "r"].into_iter().zip(claimed) {
+            let expected = (!address.is_empty()).then(|| (address.to_owned(), uid.to_owned()));
+            assert_eq!(world.claims(pool), Vec::from_iter(expected), "{pool} of {uid}");
+        }
+        world.end_pod("db-0");
+        supervisor.del(del("db-0", uid)).await.unwrap();
+    }
+}
+
 #[actix::test]
 async fn the_provider_is_told_of_the_new_node_and_a_failed_word_loses_nothing() {
     let world = World::new(&[global("g", "10.7.0.12", json!({ "10.7.0.12": entry("n1") }))]);
