@@ -2,6 +2,7 @@
 //!
 //! - [`simulation`] is the one place a cluster comes from: simulated, or real by `ORBWEAVER_TEST_KUBECONFIG`.
 //! - [`node`] runs real agent processes; [`kubelet`] calls the real plugin as a kubelet does.
+//! - [`workload`] makes what controllers make: pods of Deployments, StatefulSets, Jobs and so on.
 //! - [`auditor`] checks the invariants that can be seen from outside.
 //! - [`demo`] tells the main job as a story and checks every sentence of it.
 
@@ -14,3 +15,4 @@ pub mod process;
 pub mod programs;
 pub mod simulation;
 pub mod wait;
+pub mod workload;

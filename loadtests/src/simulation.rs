@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
@@ -21,6 +20,8 @@ use crate::kubelet::{Kubelet, Sandbox};
 use crate::node::{Agent, AgentOptions};
 use crate::process::Program;
 use crate::wait::until;
+
+mod definitions;
 
 /// Names the kubeconfig of a real cluster for the end-to-end tests.
 pub const REAL_CLUSTER: &str = "ORBWEAVER_TEST_KUBECONFIG";
@@ -69,7 +70,7 @@ impl Simulation {
             Some(cluster)
         };
         let client = connect(&kubeconfig).await?;
-        define(&client).await?;
+        definitions::define(&client).await?;
         let namespace = format!("ow-{:08x}", rand::random::<u32>());
         let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": namespace } }))?;
         Api::all(client.clone())
@@ -115,10 +116,23 @@ impl Simulation {
 
     /// Adds a node with an agent process. `conf` is added to what every agent's conf.yml says.
     pub async fn add_node(&mut self, short: &str, conf: &str) -> Result<Agent> {
+        self.add_node_labelled(short, &[], conf).await
+    }
+
+    /// Adds a node with labels. A conf that says nothing of families is IPv4-only.
+    pub async fn add_node_labelled(
+        &mut self,
+        short: &str,
+        labels: &[(&str, &str)],
+        conf: &str,
+    ) -> Result<Agent> {
         let node = self.name(short);
-        let object: Node = serde_json::from_value(json!({
-            "metadata": { "name": node, "labels": { "kubernetes.io/hostname": node } },
-        }))?;
+        let mut object =
+            json!({ "metadata": { "name": node, "labels": { "kubernetes.io/hostname": node } } });
+        for (key, value) in labels {
+            object["metadata"]["labels"][*key] = json!(value);
+        }
+        let object: Node = serde_json::from_value(object)?;
         Api::all(self.client.clone())
             .create(&PostParams::default(), &object)
             .await?;
@@ -128,10 +142,7 @@ impl Simulation {
             node,
             kubeconfig: self.kubeconfig.clone(),
             folder: self.folder.path().to_owned(),
-            conf: format!(
-                "enableIPv4: true\nenableIPv6: false\n{}{conf}",
-                self.provider_conf(conf)
-            ),
+            conf: format!("{}{}{conf}", families(conf), self.provider_conf(conf)),
             parent_mac: format!("fa:16:3e:0a:00:{index:02x}"),
         };
         Agent::start(options).await
@@ -322,6 +333,14 @@ impl Simulation {
     }
 }
 
+fn families(own: &str) -> &'static str {
+    if own.contains("enableIPv") {
+        ""
+    } else {
+        "enableIPv4: true\nenableIPv6: false\n"
+    }
+}
+
 /// Marks the pool for this simulation's provider alone, and does what the webhook does in an installed cluster:
 /// the mark is a label, too.
 fn mark(pool: &mut SpiderIPPool, provider: &str) {
@@ -345,47 +364,3 @@ async fn connect(kubeconfig: &Path) -> Result<Client> {
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
     Ok(Client::try_from(config)?)
 }
-
-/// Applies what is checked in under `charts/`, not what the code would generate.
-async fn define(client: &Client) -> Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for text in DEFINITIONS {
-        let definition: CustomResourceDefinition = serde_yaml::from_str(text)?;
-        let name = definition.name_any();
-        let mut body = serde_json::to_value(&definition)?;
-        body["apiVersion"] = json!("apiextensions.k8s.io/v1");
-        body["kind"] = json!("CustomResourceDefinition");
-        api.patch(
-            &name,
-            &PatchParams::apply("orbweaver-load").force(),
-            &Patch::Apply(body),
-        )
-        .await?;
-        until(&format!("{name} is served"), PATIENCE, || async {
-            let found = api.get(&name).await.map_err(|error| error.to_string())?;
-            let conditions = found
-                .status
-                .and_then(|status| status.conditions)
-                .unwrap_or_default();
-            let established = conditions
-                .iter()
-                .any(|one| one.type_ == "Established" && one.status == "True");
-            if established {
-                Ok(())
-            } else {
-                Err("not established".to_owned())
-            }
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-const DEFINITIONS: [&str; 6] = [
-    include_str!("../../charts/orbweaver/crds/spidercoordinators.yaml"),
-    include_str!("../../charts/orbweaver/crds/spiderendpoints.yaml"),
-    include_str!("../../charts/orbweaver/crds/spiderippools.yaml"),
-    include_str!("../../charts/orbweaver/crds/spidermultusconfigs.yaml"),
-    include_str!("../../charts/orbweaver/crds/spiderreservedips.yaml"),
-    include_str!("../../charts/orbweaver/crds/spidersubnets.yaml"),
-];
