@@ -142,12 +142,14 @@ pub(super) struct Asked<'a> {
     pod: &'a k8s_openapi::api::core::v1::Pod,
     request: &'a AddRequest,
     nic: &'a str,
+    node: Arc<Marks>,
+    namespace: Arc<Marks>,
     network: Option<NetworkRef>,
     further: Vec<NetworkRef>,
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the pod's networks.
+    /// Reads the pod's networks, and what the watches know of its node and namespace.
     pub(super) fn of(
         inner: &'a Inner,
         pod: &'a k8s_openapi::api::core::v1::Pod,
@@ -161,11 +163,23 @@ impl<'a> Asked<'a> {
             Some(text) if slots => multus::parse_networks(text, namespace)?,
             _ => Vec::new(),
         };
+        // The watches may be behind: a namespace without its annotations would decide for other pools.
+        let unknown = |what: String| IpamError::PodUnknown {
+            pod: request.attachment.pod(),
+            why: format!("the watch has not seen {what} yet"),
+        };
+        let view = &inner.ports.view;
+        let node = view
+            .node()
+            .ok_or_else(|| unknown(format!("node {}", inner.options.node_name)))?;
+        let known = view.namespace(namespace);
         Ok(Self {
             inner,
             pod,
             request,
             nic,
+            node,
+            namespace: known.ok_or_else(|| unknown(format!("namespace {namespace}")))?,
             network: network_of(inner, pod, namespace, nic)?,
             further: further.into_iter().map(|network| network.network).collect(),
         })
@@ -175,19 +189,14 @@ impl<'a> Asked<'a> {
     pub(super) fn with<T>(&self, ask: impl FnOnce(&Question<'_>) -> T) -> T {
         let view = &self.inner.ports.view;
         let options = &self.inner.options;
-        let nothing = Arc::new(Marks::default());
-        let namespace = view
-            .namespace(&self.request.attachment.namespace)
-            .unwrap_or_else(|| nothing.clone());
-        let node = view.node().unwrap_or(nothing);
         let text = |network: &NetworkRef| format!("{}/{}", network.namespace, network.name);
         let further: Vec<String> = self.further.iter().map(text).collect();
         ask(&Question {
             pod: self.pod,
             nic: self.nic,
             node_name: &options.node_name,
-            node: &node,
-            namespace: &namespace,
+            node: &self.node,
+            namespace: &self.namespace,
             pools: &view.pools(),
             configured: (&self.request.default_ipv4_pools, &self.request.default_ipv6_pools),
             enabled: (options.enable_ipv4, options.enable_ipv6),

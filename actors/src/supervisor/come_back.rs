@@ -109,11 +109,9 @@ async fn end_claim(add: &Add, pool: &Arc<str>, address: IpAddr, uid: &Arc<str>) 
     }
 }
 
+/// A pool that cannot be read now may be corrected: its address is not lost.
 fn is_lost(error: &PoolError) -> bool {
-    matches!(
-        error,
-        PoolError::Lost { .. } | PoolError::Gone | PoolError::Unusable(_)
-    )
+    matches!(error, PoolError::Lost { .. } | PoolError::Gone)
 }
 
 /// Gives the endpoint as it is then.

@@ -220,3 +220,22 @@ async fn the_endpoint_names_the_top_controller() {
         );
     }
 }
+
+#[actix::test]
+async fn a_pod_whose_namespace_was_not_seen_yet_is_not_given_what_another_source_names() {
+    let mut pool = plain("p", "10.7.0.20");
+    pool["spec"]["default"] = json!(true);
+    let world = World::new(&[pool]);
+    let (supervisor, _fatal) = world.supervise(8);
+    world.add_annotated("a", "u1", &json!({}));
+    let pod = world.state.lock().pods["shop/a"].clone();
+    world.state.lock().pods.insert("new/a".to_owned(), pod);
+    let mut request = add("a", "u1");
+    "new".clone_into(&mut request.attachment.namespace);
+    let failed = supervisor.add(request).await.unwrap_err();
+    assert!(
+        failed.temporary() && failed.to_string().contains("namespace new"),
+        "{failed}"
+    );
+    assert!(world.claims("p").is_empty());
+}

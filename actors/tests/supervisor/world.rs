@@ -368,12 +368,12 @@ impl ClusterView for World {
         Ok(self.pod(namespace, name))
     }
 
-    fn namespace(&self, _: &str) -> Option<Arc<Marks>> {
-        None
+    fn namespace(&self, name: &str) -> Option<Arc<Marks>> {
+        (name == "shop").then(Arc::default)
     }
 
     fn node(&self) -> Option<Arc<Marks>> {
-        None
+        Some(Arc::default())
     }
 
     fn pool(&self, name: &str) -> Option<Arc<SpiderIPPool>> {
