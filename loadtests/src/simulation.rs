@@ -158,16 +158,22 @@ impl Simulation {
 
     /// Starts a controller, which leads once it has the lease of this simulation's namespace.
     pub async fn start_controller(&self) -> Result<Program> {
+        // Several simulations run on one machine.
+        self.start_controller_with(&[("--webhook-listen", "127.0.0.1:0")])
+            .await
+    }
+
+    /// The same with more flags; `--webhook-listen` must be among them.
+    pub async fn start_controller_with(&self, more: &[(&str, &str)]) -> Result<Program> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let flags = [
             ("--kubeconfig", kubeconfig.as_str()),
             ("--namespace", &self.namespace),
             ("--identity", "demo"),
-            // Several simulations run on one machine.
-            ("--webhook-listen", "127.0.0.1:0"),
         ];
         let arguments = flags
             .iter()
+            .chain(more)
             .flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()])
             .collect();
         Program::start(
