@@ -122,8 +122,18 @@ impl Registrar {
             self.questions
                 .try_send(question)
                 .map_err(|_| RegistrarError::Busy)?;
-            let verdict = verdict.await.map_err(|_| RegistrarError::Busy)??;
-            if !verdict.is_open || Instant::now() >= give_up {
+            let mut verdict = verdict.await.map_err(|_| RegistrarError::Busy)??;
+            if !verdict.is_open {
+                return Ok(verdict.findings);
+            }
+            if Instant::now() >= give_up {
+                let most = pledge::EXPIRY.as_secs();
+                for finding in &mut verdict.findings {
+                    // Whoever looks for that pool may not find it.
+                    let hint =
+                        format!("; that pool is being created or changed: try again, in {most} s at most");
+                    finding.detail.push_str(&hint);
+                }
                 return Ok(verdict.findings);
             }
             // Its pool is there soon, or it is not. Nobody tells of the latter.

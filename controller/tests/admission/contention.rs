@@ -136,6 +136,7 @@ async fn a_pledge_without_a_pool_holds_for_its_time_and_no_longer() {
     let pool = world.pool("p", "0.0/24", &["0.1"]);
     let refused = refusal(pools.create(&params, &pool).await).unwrap();
     assert!(refused.contains(&world.named("never")), "{refused}");
+    assert!(refused.contains("try again, in 150 s at most"), "{refused}");
     let same_name = world.pool("never", "0.0/24", &["0.1"]);
     let dry = PostParams {
         dry_run: true,
