@@ -247,8 +247,9 @@ where
         .default_backoff()
         .filter_map(|event| async move {
             match event {
-                Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => Some(()),
-                Ok(_) => None,
+                // One that a list tells may be newer than the last look.
+                Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
+                Ok(_) => Some(()),
                 Err(_) => {
                     metrics::watch_failed("webhook");
                     None

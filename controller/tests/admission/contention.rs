@@ -191,3 +191,30 @@ async fn a_pool_whose_pledge_is_in_doubt_is_not_admitted_and_may_be_asked_for_ag
     assert!(refusal(pools.create(&params, &other).await).is_some());
     world.end().await;
 }
+
+/// S00003, when an agent claims the address at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_is_claimed_or_removed_and_never_both() {
+    let world = World::start(1).await;
+    let (pools, params) = (world.pools(), PatchParams::default());
+    let address = world.at("0.1");
+    for round in 0..20 {
+        let mut pool = world.pool(&format!("p{round}"), &format!("{round}.0/24"), &[]);
+        let address = address.replace(".0.1", &format!(".{round}.1"));
+        pool.data["spec"]["ips"] = json!([address]);
+        let made = pools.create(&PostParams::default(), &pool).await.unwrap();
+        let name = made.name_any();
+        let without = Patch::Merge(json!({ "spec": { "ips": [] } }));
+        let claims = json!({ address.as_str(): { "pod": "ns/p", "podUid": "u" } }).to_string();
+        let claim = Patch::Merge(json!({
+            "metadata": { "resourceVersion": made.resource_version() },
+            "status": { "allocatedIPs": claims, "allocatedIPCount": 1 },
+        }));
+        let (removed, claimed) = tokio::join!(
+            pools.patch(&name, &params, &without),
+            pools.patch_status(&name, &params, &claim)
+        );
+        assert_ne!(removed.is_ok(), claimed.is_ok(), "{removed:?} {claimed:?}");
+    }
+    world.end().await;
+}
