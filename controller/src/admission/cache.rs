@@ -21,8 +21,9 @@ use crate::metrics;
 struct State {
     /// `None` before the first list is complete.
     pools: Option<BTreeMap<String, Arc<SpiderIPPool>>>,
-    /// UIDs of pools that are deleted, and since when; as long as a pledge may speak of them.
-    gone: BTreeMap<String, Instant>,
+    /// UIDs of pools that were there, be they deleted or not, and since when that is known; as long as a pledge may
+    /// speak of them.
+    known: BTreeMap<String, Instant>,
 }
 
 /// Pools by name. One that cannot be read is left out: it hands nothing out.
@@ -53,9 +54,15 @@ impl PoolCache {
             .map(|pools| pools.values().cloned().collect())
     }
 
-    /// True when a pool of this UID was there and is deleted.
-    pub fn is_gone(&self, uid: &str) -> bool {
-        self.state.borrow().gone.contains_key(uid)
+    /// UIDs of pools that were there: a list read from now on shows them, unless they are deleted.
+    pub fn known(&self) -> BTreeSet<String> {
+        self.state.borrow().known.keys().cloned().collect()
+    }
+
+    /// An API server asked about a pool of this UID that is there. A watch may be late, or miss a short life.
+    pub fn is_there(&self, uid: &str) {
+        self.state
+            .send_modify(|state| state.remember(Some(uid.to_owned())));
     }
 
     /// Changes from now on.
@@ -68,7 +75,7 @@ impl PoolCache {
             let uids: BTreeSet<_> = listed.values().filter_map(|pool| pool.uid()).collect();
             let before = state.pools.replace(listed).unwrap_or_default();
             for pool in before.values() {
-                state.bury(pool.uid().filter(|uid| !uids.contains(uid)));
+                state.remember(pool.uid().filter(|uid| !uids.contains(uid)));
             }
         });
     }
@@ -82,7 +89,7 @@ impl PoolCache {
                 None => pools.remove(&name),
             };
             // A pool of the same name came so fast that the watch never told of the deletion.
-            state.bury(
+            state.remember(
                 before
                     .and_then(|before| before.uid())
                     .filter(|before| uid.is_some() && uid.as_ref() != Some(before)),
@@ -93,18 +100,18 @@ impl PoolCache {
     fn delete(&self, name: &str, uid: Option<String>) {
         self.state.send_modify(|state| {
             state.pools.get_or_insert_default().remove(name);
-            state.bury(uid);
+            state.remember(uid);
         });
     }
 }
 
 impl State {
-    fn bury(&mut self, uid: Option<String>) {
+    fn remember(&mut self, uid: Option<String>) {
         let Some(uid) = uid else { return };
         let now = Instant::now();
-        self.gone
+        self.known
             .retain(|_, since| now.duration_since(*since) < 2 * EXPIRY);
-        self.gone.insert(uid, now);
+        self.known.insert(uid, now);
     }
 }
 

@@ -85,11 +85,11 @@ impl Pledge {
     }
 
     /// Whether it may still come true unseen. `version` is that of the pool of this UID in a list read after the
-    /// pledge; `is_gone` says that a pool of this UID was there and is deleted.
-    fn is_pending(&self, version: Option<&str>, is_gone: bool, now: Duration) -> bool {
+    /// pledge; `was_there` says that one was there before that list was read.
+    fn is_pending(&self, version: Option<&str>, was_there: bool, now: Duration) -> bool {
         let is_old = now.as_secs().saturating_sub(self.at) >= EXPIRY.as_secs();
         let is_settled = match &self.over {
-            None => version.is_some() || is_gone,
+            None => version.is_some() || was_there,
             // The write is bound to that version: over another one it has happened or never will.
             Some(over) => version != Some(over.as_str()),
         };
@@ -101,7 +101,7 @@ impl Pledge {
 pub fn pending(
     text: Option<&str>,
     pools: &[Arc<SpiderIPPool>],
-    is_gone: impl Fn(&str) -> bool,
+    was_there: impl Fn(&str) -> bool,
     now: Duration,
 ) -> Result<Vec<Pledge>, Unreadable> {
     let versions: BTreeMap<&str, &str> = pools
@@ -119,7 +119,7 @@ pub fn pending(
         None => Vec::new(),
     };
     let is_pending =
-        |one: &Pledge| one.is_pending(versions.get(one.uid.as_str()).copied(), is_gone(&one.uid), now);
+        |one: &Pledge| one.is_pending(versions.get(one.uid.as_str()).copied(), was_there(&one.uid), now);
     Ok(all.into_iter().filter(is_pending).collect())
 }
 

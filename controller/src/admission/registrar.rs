@@ -175,6 +175,9 @@ impl Desk {
 
     async fn judge_all(&self, requests: &[Arc<Request>]) -> Result<Vec<Verdict>, RegistrarError> {
         for _ in 0..ATTEMPTS {
+            // Before the list: what was there by then is in it, unless it is deleted.
+            let known = self.cache.known();
+            let was_there = |uid: &str| known.contains(uid);
             // This order: a pledge that was dropped before the first read has its pool in the second.
             let object = self
                 .pledges
@@ -184,8 +187,7 @@ impl Desk {
             let pools = self.list().await?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let text = object.as_ref().and_then(|object| object.data.as_ref()?.get(KEY));
-            let is_gone = |uid: &str| self.cache.is_gone(uid);
-            let mut pledges = pledge::pending(text.map(String::as_str), &pools, is_gone, now)?;
+            let mut pledges = pledge::pending(text.map(String::as_str), &pools, was_there, now)?;
             let before = pledges.len();
             let verdicts = requests
                 .iter()

@@ -248,6 +248,9 @@ async fn respond(hook: Hook, hooks: &Hooks, request: HttpRequest<Body>) -> (&'st
     let Some(pools) = hooks.readiness.pools.all() else {
         return ("not_ready", not_ready());
     };
+    if let (Hook::ValidatePool, Some(uid)) = (hook, request.old_object["metadata"]["uid"].as_str()) {
+        hooks.readiness.pools.is_there(uid);
+    }
     let answer = if review::must_pledge(hook, &request) {
         match hooks.registrar.judge(request.clone()).await {
             Ok(findings) => review::verdict(hook, &request, findings),

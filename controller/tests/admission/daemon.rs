@@ -19,9 +19,9 @@ async fn free_port() -> u16 {
 }
 
 fn command(world: &World, folder: &TempDir, replica: usize, port: u16) -> Command {
-    let kubeconfig = folder.path().join("kubeconfig");
+    let kubeconfig = folder.path().join(format!("kubeconfig-{replica}"));
     std::fs::write(&kubeconfig, world.kubeconfig()).unwrap();
-    let conf = folder.path().join("conf.yml");
+    let conf = folder.path().join(format!("conf-{replica}.yml"));
     std::fs::write(
         &conf,
         "enableIPv6: false\nenableValidatingResourcesDeletedWebhook: true\n",

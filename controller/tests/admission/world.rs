@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep};
 
 /// Names the kubeconfig of a real cluster.
 const REAL: &str = "ORBWEAVER_TEST_KUBECONFIG";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Chooses the replica that judges an object, and tells a world's objects from others'.
 const REPLICA: &str = "test.orbweaver.io/replica";
 /// Tells a world's objects from others'.
