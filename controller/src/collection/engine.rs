@@ -226,15 +226,19 @@ impl<S: CollectionStore> Collector<S> {
             info!(pod, uid, keep = keep.label(), "looked abandoned, but is not");
             return Ok(0);
         }
+        // A pod that came back under the name may have taken its predecessor's address over, its endpoint first.
+        let used = seen.used_by(&claim.pod, self.store.now());
         holder.places.retain(|(pool, address)| {
+            let user = used.get(&(pool.as_str(), *address));
             let pool = seen.pools.get(pool);
-            pool.is_some_and(|pool| pool.claims.get(address) == Some(&claim))
+            user.is_none_or(|uid| *uid == claim.pod_uid)
+                && pool.is_some_and(|pool| pool.claims.get(address) == Some(&claim))
         });
         self.release(seen, &holder).await.map_err(failed)?;
         let removing = self.begin_removal(seen, &holder).await.map_err(failed)?;
         let mut collected = 0;
         // The IPv4 pool is a pair's primary: while its claim stands, nobody takes the other half.
-        for place in holder.places.iter().rev_by_family() {
+        for place in primaries_last(&holder.places) {
             if self.unclaim(seen, place, &claim).await.map_err(failed)? {
                 collected += 1;
                 metrics::gc_collected(cause.label());
@@ -329,15 +333,11 @@ impl<S: CollectionStore> Collector<S> {
 }
 
 /// IPv6 before IPv4.
-trait ByFamily<'a>: Iterator<Item = &'a Place> + Sized {
-    fn rev_by_family(self) -> Vec<&'a Place> {
-        let mut places: Vec<&Place> = self.collect();
-        places.sort_by_key(|(_, address)| address.is_ipv4());
-        places
-    }
+fn primaries_last(places: &BTreeSet<Place>) -> Vec<&Place> {
+    let mut places: Vec<&Place> = places.iter().collect();
+    places.sort_by_key(|(_, address)| address.is_ipv4());
+    places
 }
-
-impl<'a, I: Iterator<Item = &'a Place>> ByFamily<'a> for I {}
 
 fn set<T>(map: &mut BTreeMap<String, T>, name: &str, fact: Option<T>) {
     match fact {

@@ -251,6 +251,30 @@ async fn the_last_read_saves_a_pod_that_came_back_and_the_swap_one_that_took_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_that_the_next_pod_took_over_by_its_endpoint_is_left_alone() {
+    let fake = world();
+    let mut collector = collector(&fake);
+    collector.round().await.unwrap();
+    advance(Duration::from_secs(31)).await;
+    let next = PodFact {
+        uid: "x".to_owned(),
+        node: Some("n".to_owned()),
+        ..PodFact::default()
+    };
+    let mut state = fake.state();
+    let endpoint = state.seen.endpoints.get_mut("ns/gone").unwrap();
+    "x".clone_into(&mut endpoint.status.current.uid);
+    state.seen.provider_networks = false;
+    drop(state);
+    // The look does not see the pod yet.
+    fake.state().before_pod_read = Some(Box::new(|state| {
+        state.seen.pods.insert("ns/gone".to_owned(), next);
+    }));
+    collector.round().await.unwrap();
+    assert_eq!((claims_of(&fake, "u"), releases(&fake).len()), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn half_a_look_is_no_look() {
     let fake = world();
     let mut collector = collector(&fake);

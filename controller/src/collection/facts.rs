@@ -255,14 +255,19 @@ impl Snapshot {
 
     /// Addresses that living pods use by what their endpoints say, with the pod's UID.
     pub fn in_use(&self, now: Timestamp) -> BTreeMap<(&str, IpAddr), &str> {
-        let mut used = BTreeMap::new();
-        for (name, endpoint) in &self.endpoints {
-            let uid = endpoint.status.current.uid.as_str();
-            let pod = self.pods.get(name);
-            if pod.is_some_and(|pod| pod.uid == uid && pod.lives(now)) {
-                used.extend(addresses(endpoint).map(|place| (place, uid)));
-            }
+        let names = self.endpoints.keys();
+        names.flat_map(|name| self.used_by(name, now)).collect()
+    }
+
+    /// The same for one endpoint.
+    pub fn used_by(&self, name: &str, now: Timestamp) -> BTreeMap<(&str, IpAddr), &str> {
+        let Some((endpoint, pod)) = self.endpoints.get(name).zip(self.pods.get(name)) else {
+            return BTreeMap::new();
+        };
+        let uid = endpoint.status.current.uid.as_str();
+        if pod.uid != uid || !pod.lives(now) {
+            return BTreeMap::new();
         }
-        used
+        addresses(endpoint).map(|place| (place, uid)).collect()
     }
 }
