@@ -261,11 +261,12 @@ async fn an_address_that_the_next_pod_took_over_by_its_endpoint_is_left_alone() 
         node: Some("n".to_owned()),
         ..PodFact::default()
     };
-    let mut state = fake.state();
-    let endpoint = state.seen.endpoints.get_mut("ns/gone").unwrap();
-    "x".clone_into(&mut endpoint.status.current.uid);
-    state.seen.provider_networks = false;
-    drop(state);
+    {
+        let mut state = fake.state();
+        let endpoint = state.seen.endpoints.get_mut("ns/gone").unwrap();
+        "x".clone_into(&mut endpoint.status.current.uid);
+        state.seen.provider_networks = false;
+    }
     // The look does not see the pod yet.
     fake.state().before_pod_read = Some(Box::new(|state| {
         state.seen.pods.insert("ns/gone".to_owned(), next);
