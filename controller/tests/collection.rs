@@ -142,7 +142,7 @@ impl World {
     async fn add_pool(&self, name: &str, claims: &[(&str, &str, &str)]) {
         let pool = json!({
             "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderIPPool",
-            "metadata": { "name": self.name(name), "finalizers": [FINALIZER] },
+            "metadata": { "name": self.name(name) },
             "spec": { "subnet": "10.0.0.0/24", "ips": ["10.0.0.1-10.0.0.100"] },
         });
         let pool: DynamicObject = serde_json::from_value(pool).unwrap();
@@ -229,6 +229,8 @@ impl World {
             simulated.shutdown().await;
             return;
         }
+        let (pools, pool) = (self.pools(), self.name("p"));
+        pools.delete(&pool, &DeleteParams::default()).await.unwrap();
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces
             .delete(&self.name("a"), &DeleteParams::default())
@@ -346,7 +348,6 @@ fn start_controller(world: &World, kube: &KubeConfig, identity: &str) -> JoinHan
 async fn a_controller_killed_in_the_middle_is_finished_by_the_next() {
     let world = world().await;
     let Some(simulated) = world.simulated.clone() else {
-        println!("skipped: collects everybody's claims");
         return;
     };
     let options = KubeConfigOptions::default();
