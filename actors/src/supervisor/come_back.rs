@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use orbweaver_api::address_set::Family;
 use orbweaver_api::endpoint::{NicAllocation, SpiderEndpoint};
 
@@ -32,6 +33,15 @@ pub(super) async fn take_over(
     if !same_owner || earlier.metadata.deletion_timestamp.is_some() {
         return Ok(None);
     }
+    // Whoever announced a release of the earlier life may still be executing it: an address that the provider is
+    // taking down is not handed out again before that is over.
+    let releases = &add.inner.releases;
+    releases
+        .may_mark(&earlier, Timestamp::now())
+        .map_err(|why| IpamError::Release {
+            what: format!("the addresses of the earlier life of pod {}", add.pod_name),
+            why,
+        })?;
     add.stages.enter(Stage::Selection);
     let keep = kept(add, &status.current.ips)?;
     add.stages.enter(Stage::Claim);

@@ -253,6 +253,19 @@ impl Snapshot {
         })
     }
 
+    /// The pod of that UID that runs a virtual machine, whose claims carry the machine's name and not the pod's.
+    pub fn machine_pod(&self, namespace: &str, machine: &str, uid: &str) -> Option<&PodFact> {
+        let from = key(namespace, "");
+        let here = self.pods.range(from.clone()..);
+        here.take_while(|(name, _)| name.starts_with(&from))
+            .map(|(_, pod)| pod)
+            .find(|pod| {
+                let owner = pod.owner.as_ref();
+                owner.is_some_and(|(kind, name)| kind == "VirtualMachineInstance" && name == machine)
+                    && pod.uid == uid
+            })
+    }
+
     /// Addresses that living pods use by what their endpoints say, with the pod's UID.
     pub fn in_use(&self, now: Timestamp) -> BTreeMap<(&str, IpAddr), &str> {
         let names = self.endpoints.keys();

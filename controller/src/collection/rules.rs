@@ -159,7 +159,8 @@ pub fn judge(claim: &Claim, seen: &Snapshot, policy: &Policy, now: Timestamp) ->
     if seen.unreadable_endpoints.contains(&claim.pod) {
         return Opinion::Keep(Keep::OwnerUnknown);
     }
-    let pod = seen.pods.get(&claim.pod);
+    let machine = || seen.machine_pod(namespace, name, &claim.pod_uid);
+    let pod = seen.pods.get(&claim.pod).or_else(machine);
     let own = pod.filter(|pod| pod.uid == claim.pod_uid);
     let endpoint = seen.endpoint_of(&claim.pod, &claim.pod_uid);
     let owner = Owner::of(own, endpoint.map(|(_, endpoint)| endpoint));

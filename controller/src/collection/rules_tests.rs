@@ -363,3 +363,21 @@ fn nothing_is_collected_at_first_sight_or_before_the_grace_or_after_a_doubt() {
     let verdicts = looks.look([("other", (), gone)], &policy, start + Duration::from_secs(500));
     assert!(matches!(verdicts[0].1, Verdict::Suspect(..)));
 }
+
+/// Its pod took over the claim and waits for the provider: the endpoint is still the earlier life's.
+#[test]
+fn a_machine_that_is_taking_over_keeps_its_claim() {
+    let mut seen = world();
+    add_claim(&mut seen, "p", "10.0.0.2", "ns/vm", "new");
+    let owner = Some(("VirtualMachineInstance".to_owned(), "vm".to_owned()));
+    seen.pods.insert(
+        "ns/virt-launcher-vm-b".to_owned(),
+        PodFact { owner, ..pod("new") },
+    );
+    let earlier = endpoint("old", ("VirtualMachineInstance", "vm"), &[("p", "10.0.0.2")]);
+    seen.endpoints.insert("ns/vm".to_owned(), earlier);
+    let judged = |seen: &Snapshot| opinion_of(seen, "p", "10.0.0.2", &Policy::default());
+    assert_eq!(judged(&seen), Opinion::Keep(Keep::Alive));
+    seen.pods.clear();
+    assert_eq!(judged(&seen), Opinion::Abandoned(Cause::PodGone));
+}
