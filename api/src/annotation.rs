@@ -1,10 +1,13 @@
 //! The annotations and labels that address management reads (reference §1.1, §1.7).
 
+mod object;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::object::Object;
 use crate::pattern::{self, Pattern};
 
 /// Pool annotation and mirrored label: the pool belongs to a network provider. The value is opaque.
@@ -54,7 +57,7 @@ pub struct MalformedAnnotation {
 }
 
 impl MalformedAnnotation {
-    /// An error that shows at most 200 characters of the value.
+    /// An error that shows at most 200 characters of the value, and as many of the problem, which may quote it.
     pub fn new(
         annotation: &'static str,
         value: &str,
@@ -64,7 +67,7 @@ impl MalformedAnnotation {
         Self {
             annotation,
             value: value.chars().take(SHOWN).collect(),
-            problem: problem.into(),
+            problem: problem.into().chars().take(SHOWN).collect(),
             form,
         }
     }
@@ -88,7 +91,8 @@ impl PoolLists {
     /// Reads the annotation.
     pub fn parse(annotation: &'static str, text: &str) -> Result<Self, MalformedAnnotation> {
         let malformed = |problem: String| MalformedAnnotation::new(annotation, text, problem, Self::FORM);
-        let lists: Self = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let Object(lists): Object<Self> =
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         lists.check().map_err(malformed)?;
         Ok(lists)
     }
@@ -136,7 +140,7 @@ pub struct NicPools {
     #[serde(flatten)]
     pub pools: PoolLists,
     /// Overrides the CNI configuration's `clean_gateway`.
-    #[serde(default, rename = "cleangateway", alias = "cleanGateway")]
+    #[serde(default, rename = "cleangateway")]
     pub clean_gateway: Option<bool>,
 }
 
@@ -144,7 +148,9 @@ pub struct NicPools {
 pub fn parse_nic_pools(text: &str) -> Result<Vec<NicPools>, MalformedAnnotation> {
     let form = r#"[{"interface":"eth0","ipv4":["pool"],"ipv6":["pool"],"cleangateway":false}] with "interface" in every item or in none"#;
     let malformed = |problem: String| MalformedAnnotation::new(POD_POOLS, text, problem, form);
-    let items: Vec<NicPools> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let items: Vec<Object<NicPools>> =
+        serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let items: Vec<NicPools> = items.into_iter().map(|Object(item)| item).collect();
     if items.is_empty() {
         return Err(malformed("it has no item".to_owned()));
     }
@@ -186,9 +192,9 @@ struct JsonRoute {
 pub fn parse_routes(text: &str) -> Result<Vec<PodRoute>, MalformedAnnotation> {
     let form = r#"[{"dst":"10.0.0.0/16","gw":"10.6.0.1"}] with a CIDR and an address of the same family"#;
     let malformed = |problem: String| MalformedAnnotation::new(POD_ROUTES, text, problem, form);
-    let routes: Vec<JsonRoute> = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    let read = |route: JsonRoute| {
-        let JsonRoute { dst, gw } = route;
+    let routes: Vec<Object<JsonRoute>> =
+        serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let read = |Object(JsonRoute { dst, gw }): Object<JsonRoute>| {
         let to: IpNet = dst
             .parse()
             .map_err(|_| malformed(format!("dst {dst:?} is not a CIDR")))?;
@@ -198,7 +204,11 @@ pub fn parse_routes(text: &str) -> Result<Vec<PodRoute>, MalformedAnnotation> {
         if to.addr().is_ipv4() != via.is_ipv4() {
             return Err(malformed(format!("dst {dst} and gw {gw} are not of one family")));
         }
-        Ok(PodRoute { dst: to, gw: via })
+        // The kernel refuses a route with bits set behind its prefix.
+        Ok(PodRoute {
+            dst: to.trunc(),
+            gw: via,
+        })
     };
     routes.into_iter().map(read).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::annotation::{MULTUS_DEFAULT_NETWORK, MULTUS_NETWORKS, MalformedAnnotation};
+use crate::annotation::{MULTUS_DEFAULT_NETWORK, MULTUS_NETWORKS, MalformedAnnotation, Object};
 
 /// A network attachment definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,21 @@ const FORM: &str = r#""ns/name@nic, ..." or [{"name":"...","namespace":"...","in
 
 /// Reads [`MULTUS_NETWORKS`] in both of its forms.
 pub fn parse_networks(text: &str, pod_namespace: &str) -> Result<Vec<PodNetwork>, MalformedAnnotation> {
-    let malformed = |problem: String| MalformedAnnotation::new(MULTUS_NETWORKS, text, problem, FORM);
-    let items: Vec<(NetworkRef, Option<String>)> = if text.trim_start().starts_with('[') {
-        let networks: Vec<JsonNetwork> =
+    parse(MULTUS_NETWORKS, text, pod_namespace)
+}
+
+fn parse(
+    annotation: &'static str,
+    text: &str,
+    pod_namespace: &str,
+) -> Result<Vec<PodNetwork>, MalformedAnnotation> {
+    let malformed = |problem: String| MalformedAnnotation::new(annotation, text, problem, FORM);
+    let items: Vec<(NetworkRef, Option<String>)> = if text.contains(['[', '{', '"']) {
+        let networks: Vec<Object<JsonNetwork>> =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         networks
             .into_iter()
-            .map(|one| from_json(one, pod_namespace))
+            .map(|Object(one)| from_json(one, pod_namespace))
             .collect()
     } else {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -113,12 +121,22 @@ pub fn network_of(
 ) -> Result<Option<NetworkRef>, MalformedAnnotation> {
     if nic == "eth0" || nic == "0" {
         if let Some(text) = annotations.get(MULTUS_DEFAULT_NETWORK) {
-            let part = text.trim();
-            let malformed =
-                || MalformedAnnotation::new(MULTUS_DEFAULT_NETWORK, text, "it is not a network", "ns/name");
-            return parse_ref(part.split('@').next().unwrap_or_default(), "kube-system")
-                .ok_or_else(malformed)
-                .map(Some);
+            let mut networks = parse(MULTUS_DEFAULT_NETWORK, text, "kube-system")?;
+            return match (networks.pop(), networks.len()) {
+                (Some(only), 0) => Ok(Some(only.network)),
+                (last, others) => {
+                    let problem = format!(
+                        "it names {} networks, not one",
+                        others + usize::from(last.is_some())
+                    );
+                    Err(MalformedAnnotation::new(
+                        MULTUS_DEFAULT_NETWORK,
+                        text,
+                        problem,
+                        FORM,
+                    ))
+                }
+            };
         }
         return Ok(default_network.and_then(|text| parse_ref(text.trim(), "kube-system")));
     }

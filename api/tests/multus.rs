@@ -73,6 +73,29 @@ fn found(nic: &str, pairs: &[(&str, &str)], default: Option<&str>) -> Option<Str
 }
 
 #[test]
+fn the_default_network_is_one_and_in_either_form() {
+    let default = |text: &str| {
+        let pod = annotations(&[(MULTUS_DEFAULT_NETWORK, text)]);
+        let found = network_of("eth0", &pod, "pod-ns", None).ok().flatten();
+        found.map(|network| format!("{}/{}", network.namespace, network.name))
+    };
+    for (text, expected) in [
+        (r#"[{"name":"a","namespace":"ns"}]"#, Some("ns/a")),
+        (r#" [{"Name":"a"}] "#, Some("kube-system/a")),
+        ("a", Some("kube-system/a")),
+        (" ns/a@eth0 ", Some("ns/a")),
+        ("", None),
+        ("a,b", None),
+        (r#"{"name":"a"}"#, None),
+        (r#"[["a","ns"]]"#, None),
+        (r#"[{"name":"a"},{"name":"b"}]"#, None),
+    ] {
+        assert_eq!(default(text).as_deref(), expected, "{text}");
+    }
+    parse_networks(r#"{"name":"a"}"#, "ns").unwrap_err();
+}
+
+#[test]
 fn the_first_nic_has_the_default_network_and_others_their_own() {
     let pod = [
         (MULTUS_DEFAULT_NETWORK, "ns/primary"),
