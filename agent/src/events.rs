@@ -22,6 +22,8 @@ const WAITING: usize = 128;
 const REMEMBERED: usize = 4096;
 /// What an Event's note may hold (Kubernetes refuses more than 1024 bytes).
 const NOTE: usize = 1000;
+/// How much of a pod's name fits into an Event's: 253 characters less a dot and 16 digits.
+const NAME: usize = 236;
 
 /// Takes Events and never waits; [`publish`] sends them.
 #[derive(Debug)]
@@ -78,13 +80,12 @@ fn warning(pod: &Pod, node: &str, reason: &str, subject: &str, note: &str) -> Ev
     let mut hash = DefaultHasher::new();
     (pod.uid(), reason, subject).hash(&mut hash);
     let now = Time(Timestamp::now());
-    let mut end = note.len().min(NOTE);
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
+    let pod_name = pod.name_any();
+    // What is cut off must leave a name behind that Kubernetes takes.
+    let shown = cut(&pod_name, NAME).trim_end_matches(['-', '.']);
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{:016x}", pod.name_any(), hash.finish())),
+            name: Some(format!("{shown}.{:016x}", hash.finish())),
             namespace: pod.namespace(),
             ..ObjectMeta::default()
         },
@@ -98,7 +99,7 @@ fn warning(pod: &Pod, node: &str, reason: &str, subject: &str, note: &str) -> Ev
         },
         type_: Some("Warning".to_owned()),
         reason: Some(reason.to_owned()),
-        message: Some(note[..end].to_owned()),
+        message: Some(cut(note, NOTE).to_owned()),
         source: Some(EventSource {
             component: Some("orbweaver-agent".to_owned()),
             host: Some(node.to_owned()),
@@ -108,6 +109,15 @@ fn warning(pod: &Pod, node: &str, reason: &str, subject: &str, note: &str) -> Ev
         count: Some(1),
         ..Event::default()
     }
+}
+
+/// At most so many bytes, of whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Sends what comes, one after the other, as long as somebody may tell something. Nothing is tried twice: an
@@ -153,6 +163,14 @@ mod tests {
             assert!(names.insert(event.name_any()), "{}", event.name_any());
         }
         assert_eq!(names.len(), 3);
+    }
+
+    #[test]
+    fn an_event_of_the_longest_pod_name_has_a_name_that_kubernetes_takes() {
+        let mut long = pod("u");
+        long.metadata.name = Some(format!("{}-{}", "a".repeat(235), "b".repeat(17)));
+        let name = warning(&long, "n1", "Reason", "eth0", "note").name_any();
+        assert!(name.len() <= 253 && !name.contains("-."), "{name}");
     }
 
     #[test]
