@@ -11,6 +11,8 @@
 mod coming_back;
 #[path = "supervisor/nics.rs"]
 mod nics;
+#[path = "supervisor/other_lives.rs"]
+mod other_lives;
 #[path = "supervisor/releasing.rs"]
 mod releasing;
 #[path = "supervisor/world.rs"]

@@ -69,9 +69,9 @@ pub(super) async fn run(
 
 impl Add {
     async fn allocate(&self) -> Result<Allocated, IpamError> {
-        let mine = self.endpoint().await?;
-        self.stages.enter(Stage::Selection);
         let mut routes = routes::of_pod(&self.pod)?;
+        let mine = self.endpoint(&routes).await?;
+        self.stages.enter(Stage::Selection);
         let plans = candidates::of_add(self, mine.as_deref())?;
         self.stages.enter(Stage::Claim);
         let (nics, owner) = tokio::join!(self.claim_all(plans, mine.as_deref()), self.top_controller());
@@ -111,23 +111,22 @@ impl Add {
 
     /// The endpoint of this life of the pod, with no question asked where it is known here. A pod that came
     /// back is asked for, and takes over what its earlier life had.
-    async fn endpoint(&self) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
+    async fn endpoint(&self, routes: &[PodRoute]) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
         let (store, namespace) = (&self.inner.ports.endpoints, &self.request.attachment.namespace);
         let is_mine = |endpoint: &Arc<SpiderEndpoint>| endpoint.status.current.uid == *self.uid;
         let known = store.known_endpoint(namespace, &self.endpoint_name);
-        if let Some(mine) = known.filter(is_mine) {
-            return Ok(Some(mine));
-        }
-        if self.stateful.is_none() {
-            return Ok(None);
+        match (known.filter(is_mine), self.stateful) {
+            (Some(mine), Some(_)) => return come_back::judge_again(self, mine).await.map(Some),
+            (mine, None) => return Ok(mine),
+            (None, Some(_)) => {}
         }
         let deadline = self.request.deadline;
         match store
             .read_endpoint(namespace, &self.endpoint_name, deadline)
             .await
         {
-            Ok(mine) if is_mine(&mine) => Ok(Some(mine)),
-            Ok(earlier) => come_back::take_over(self, earlier).await,
+            Ok(mine) if is_mine(&mine) => come_back::judge_again(self, mine).await.map(Some),
+            Ok(earlier) => come_back::take_over(self, earlier, routes).await,
             Err(StoreError::NotFound) => Ok(None),
             Err(error) => Err(self.endpoint_failed(error)),
         }
@@ -308,9 +307,7 @@ impl Add {
 
     async fn record(&self, nics: Vec<NicAllocation>, owner: &Owner) -> Result<(), IpamError> {
         self.stages.enter(Stage::Endpoint);
-        endpoint::record(self, nics, owner, self.request.deadline)
-            .await
-            .map_err(|source| self.endpoint_failed(source))
+        endpoint::record(self, nics, owner, self.request.deadline).await
     }
 
     /// What a failed request for the endpoint means to the caller.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use orbweaver_api::annotation::{self, MalformedAnnotation};
 use orbweaver_api::endpoint::SpiderEndpoint;
 use orbweaver_api::multus::{self, NetworkRef};
@@ -11,8 +12,8 @@ use super::Inner;
 use super::add::Add;
 use super::explain::{self, Explanation};
 use super::nics::{Attempt, NicPlan};
-use super::owner;
 use super::selection::{self, Class, Question, Selection, annotations_of};
+use super::{identity, owner, routes};
 use crate::error::IpamError;
 use crate::request::AddRequest;
 use crate::store::Marks;
@@ -30,36 +31,51 @@ pub(super) fn of_add(add: &Add, endpoint: Option<&SpiderEndpoint>) -> Result<Vec
         return Ok(vec![plan]);
     }
     let asked = Asked::of(&add.inner, &add.pod, &add.request, nic)?;
-    let selections = asked.with(selection::select_all)?;
-    let slots = selections.len();
-    if selections.iter().any(|selection| selection.slot.is_some())
-        && endpoint.is_some_and(|endpoint| !endpoint.status.current.ips.is_empty())
-    {
-        let problem = format!("it has {slots} items, all taken by NICs of the pod, and {nic} is one more");
-        let text = annotations_of(&add.pod).get(annotation::POD_POOLS);
-        let form = "one item for every NIC of the pod";
-        let text = text.map(String::as_str).unwrap_or_default();
-        return Err(MalformedAnnotation::new(annotation::POD_POOLS, text, problem, form).into());
+    let selections = asked.with(selection::decide_all)?;
+    let nameless = selections.iter().any(|selection| selection.slot.is_some());
+    if nameless && endpoint.is_some_and(has_nics) {
+        return Err(all_taken(&add.pod, nic, selections.len()).into());
     }
-    selections
-        .iter()
-        .enumerate()
+    for (place, selection) in selections.iter().enumerate() {
+        tell_ignored(add, place, selection);
+    }
+    let mut refusals = selections.iter().map(|selection| {
+        let unsupported = || unsupported(selection.class);
+        selection.refusal(nic).or_else(unsupported)
+    });
+    if let Some(refusal) = refusals.find_map(|refusal| refusal) {
+        return Err(refusal);
+    }
+    let places = selections.iter().enumerate();
+    Ok(places
         .map(|(place, selection)| of_selection(add, &asked, place, selection))
-        .collect()
+        .collect())
 }
 
-fn of_selection(
-    add: &Add,
-    asked: &Asked<'_>,
-    place: usize,
-    selection: &Selection,
-) -> Result<NicPlan, IpamError> {
-    tell_ignored(add, place, selection);
-    if selection.class == Class::PairedPrimary {
-        let message = "paired pools (annotation ipam.spidernet.io/pair-pool) are not supported in a dual-stack cluster yet; \
-                       remove the annotation or switch one family off";
-        return Err(IpamError::NoPool(message.into()));
-    }
+fn has_nics(endpoint: &SpiderEndpoint) -> bool {
+    !endpoint.status.current.ips.is_empty()
+}
+
+/// Without NICs in `ippools` every item went to a NIC at the first ADD, and none is left for this one.
+fn all_taken(pod: &Pod, nic: &str, slots: usize) -> MalformedAnnotation {
+    let problem = format!("it has {slots} items, all taken by NICs of the pod, and {nic} is one more");
+    let text = annotations_of(pod).get(annotation::POD_POOLS);
+    let text = text.map(String::as_str).unwrap_or_default();
+    MalformedAnnotation::new(
+        annotation::POD_POOLS,
+        text,
+        problem,
+        "one item for every NIC of the pod",
+    )
+}
+
+fn unsupported(class: Class) -> Option<IpamError> {
+    let message = "paired pools (annotation ipam.spidernet.io/pair-pool) are not supported in a dual-stack cluster yet; \
+                   remove the annotation or switch one family off";
+    (class == Class::PairedPrimary).then(|| IpamError::NoPool(message.into()))
+}
+
+fn of_selection(add: &Add, asked: &Asked<'_>, place: usize, selection: &Selection) -> NicPlan {
     let name = |pool: &Arc<SpiderIPPool>| pool.metadata.name.as_deref().unwrap_or_default().into();
     let attempts = selection.families.iter().map(|candidates| Attempt {
         family: candidates.family,
@@ -69,14 +85,14 @@ fn of_selection(
         None => (add.request.attachment.nic.clone(), asked.network.clone()),
         Some(further) => (String::new(), asked.further.get(further).cloned()),
     };
-    Ok(NicPlan {
+    NicPlan {
         nic,
         network,
         attempts: attempts.collect(),
         clean_gateway: selection.clean_gateway.unwrap_or(add.request.clean_gateway),
         recorded: None,
         takes_over: false,
-    })
+    }
 }
 
 fn tell_ignored(add: &Add, place: usize, selection: &Selection) {
@@ -87,12 +103,7 @@ fn tell_ignored(add: &Add, place: usize, selection: &Selection) {
         0 => add.request.attachment.nic.clone(),
         slot => format!("slot {slot}"),
     };
-    let ignored: Vec<String> = selection
-        .ignored
-        .iter()
-        .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
-        .collect();
-    let ignored = ignored.join("; ");
+    let ignored = selection::reasons(&selection.ignored);
     tracing::warn!(pod = %add.pod_name, %nic, kept = %selection.class, %ignored, "pools of a lower class are ignored");
     let note = format!(
         "IPPools of NIC {nic} are ignored, only the {}s count: {ignored}",
@@ -124,22 +135,47 @@ pub(super) fn explain(inner: &Inner, request: &AddRequest) -> Result<Explanation
             request.default_ipv6_pools.clone_from(&pools.ipv6);
         }
     }
-    let asked = Asked::of(inner, &pod, &request, &attachment.nic)?;
+    let nic = &attachment.nic;
+    let asked = Asked::of(inner, &pod, &request, nic)?;
     let mut explanation = asked.with(explain::explain);
-    let name = owner::endpoint_name(&pod, inner.options.returning);
+    let returning = inner.options.returning;
+    let name = owner::endpoint_name(&pod, returning);
     let endpoint = inner.ports.endpoints.known_endpoint(&attachment.namespace, &name);
     let mine = endpoint.filter(|endpoint| Some(&endpoint.status.current.uid) == pod.metadata.uid.as_ref());
-    explanation.recorded = mine.and_then(|endpoint| {
-        let recorded = super::endpoint::nic_or_slot(&endpoint, &attachment.nic);
-        recorded.cloned()
+    let recorded = |endpoint| super::endpoint::nic_or_slot(endpoint, nic).cloned();
+    explanation.recorded = mine.as_deref().and_then(recorded);
+    if mine.is_none() && owner::stateful(&pod, returning).is_some() {
+        explanation.comes_back_to = Some(format!("{}/{name}", attachment.namespace));
+    }
+    let refusal = refused_before(&pod, &attachment.pod()).or_else(|| {
+        let wanted = asked.with(selection::wanted).ok();
+        let taken = wanted.filter(|wanted| wanted.nameless && explanation.recorded.is_none())?;
+        let full = mine.as_deref().is_some_and(has_nics);
+        full.then(|| all_taken(&pod, nic, taken.items.len()).into())
     });
+    let paired = Class::PairedPrimary.to_string();
+    let pairs = explanation
+        .nics
+        .iter()
+        .any(|nic| nic.class.as_ref() == Some(&paired));
+    let unsupported = || unsupported(Class::PairedPrimary).filter(|_| pairs);
+    explanation.refusal = match refusal {
+        Some(first) => Some(first.to_string()),
+        None => (explanation.refusal).or_else(|| Some(unsupported()?.to_string())),
+    };
     Ok(explanation)
+}
+
+/// What an ADD refuses before it looks at pools.
+fn refused_before(pod: &Pod, name: &str) -> Option<IpamError> {
+    let dead = identity::check_alive(pod, name).err();
+    dead.or_else(|| Some(routes::of_pod(pod).err()?.into()))
 }
 
 /// What the selection of a pod's NIC is asked with.
 pub(super) struct Asked<'a> {
     inner: &'a Inner,
-    pod: &'a k8s_openapi::api::core::v1::Pod,
+    pod: &'a Pod,
     request: &'a AddRequest,
     nic: &'a str,
     node: Arc<Marks>,
@@ -152,7 +188,7 @@ impl<'a> Asked<'a> {
     /// Reads the pod's networks, and what the watches know of its node and namespace.
     pub(super) fn of(
         inner: &'a Inner,
-        pod: &'a k8s_openapi::api::core::v1::Pod,
+        pod: &'a Pod,
         request: &'a AddRequest,
         nic: &'a str,
     ) -> Result<Self, IpamError> {
@@ -210,7 +246,7 @@ impl<'a> Asked<'a> {
 /// The network that a NIC is attached to, as Multus's annotations say.
 pub(super) fn network_of(
     inner: &Inner,
-    pod: &k8s_openapi::api::core::v1::Pod,
+    pod: &Pod,
     namespace: &str,
     nic: &str,
 ) -> Result<Option<NetworkRef>, IpamError> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use orbweaver_api::address_set::Family;
+use orbweaver_api::annotation::PodRoute;
 use orbweaver_api::endpoint::{NicAllocation, SpiderEndpoint};
 
 use super::add::Add;
@@ -16,7 +17,7 @@ use super::release::Release;
 use super::resolve::name_of;
 use super::selection::{self, Configured, Wanted};
 use super::source::Source;
-use super::sub_eni;
+use super::{endpoint, identity, sub_eni};
 use crate::error::{IpamError, PoolError, Stage};
 use crate::pool::effect::UnclaimReason;
 
@@ -26,6 +27,7 @@ use crate::pool::effect::UnclaimReason;
 pub(super) async fn take_over(
     add: &Add,
     earlier: Arc<SpiderEndpoint>,
+    routes: &[PodRoute],
 ) -> Result<Option<Arc<SpiderEndpoint>>, IpamError> {
     let owner = Owner::of(&add.pod);
     let status = &earlier.status;
@@ -33,6 +35,7 @@ pub(super) async fn take_over(
     if !same_owner || earlier.metadata.deletion_timestamp.is_some() {
         return Ok(None);
     }
+    identity::check_current(&add.inner, &add.request, &add.uid).await?;
     // Whoever announced a release of the earlier life may still be executing it: an address that the provider is
     // taking down is not handed out again before that is over.
     let releases = &add.inner.releases;
@@ -43,24 +46,28 @@ pub(super) async fn take_over(
             why,
         })?;
     add.stages.enter(Stage::Selection);
-    let keep = kept(add, &status.current.ips)?;
+    let (nameless, keep) = kept(add, &status.current.ips)?;
     add.stages.enter(Stage::Claim);
-    let (mut kept, mut given_up) = (Vec::new(), Vec::new());
+    let mut nics = Vec::with_capacity(keep.len());
     for (place, recorded) in status.current.ips.iter().enumerate() {
         let nic = take_over_nic(add, place, recorded).await?;
-        let complete = !nic.held.is_empty() && nic.held.len() == nic.plan.attempts.len();
-        if complete && keep[place] {
-            kept.push(nic);
-        } else {
-            given_up.push(nic);
-        }
+        nics.push((keep[place] && nic.is_complete(), nic));
     }
+    let all = nics.iter().all(|(stays, _)| *stays);
+    let (kept, given_up): (Vec<_>, Vec<_>) = nics
+        .into_iter()
+        .partition(|(stays, _)| *stays && (all || !nameless));
+    let [mut kept, given_up] =
+        [kept, given_up].map(|nics| nics.into_iter().map(|(_, nic)| nic).collect::<Vec<_>>());
     sub_eni::create(add, &mut kept).await?;
     let mut endpoint = (*give_up(add, &earlier, &given_up).await?).clone();
     let current = &mut endpoint.status.current;
     current.uid = add.uid.to_string();
     current.node = add.inner.options.node_name.to_string();
-    current.ips = kept.iter().map(taken_over).collect();
+    let mut routes = routes.to_vec();
+    current.ips = kept.iter().map(|nic| taken_over(nic, &mut routes)).collect();
+    // A life that counted as stateless tied it to its pod, which is gone and would take it along.
+    endpoint.metadata.owner_references = None;
     add.stages.enter(Stage::Endpoint);
     let written = add
         .inner
@@ -74,6 +81,33 @@ pub(super) async fn take_over(
         kept = kept.len(), given_up = given_up.len(), "the pod came back to its addresses"
     );
     Ok(Some(written))
+}
+
+/// The endpoint of this life. The first ADD of a life could not judge NICs whose pools come with their own ADDs
+/// ([`is_untold`]): where others are named for such a NIC now, its record is given up first (reference §2.7, A00017).
+pub(super) async fn judge_again(
+    add: &Add,
+    mine: Arc<SpiderEndpoint>,
+) -> Result<Arc<SpiderEndpoint>, IpamError> {
+    let nic = &add.request.attachment.nic;
+    let ips = &mine.status.current.ips;
+    let Some(place) = ips.iter().position(|one| one.interface == *nic) else {
+        return Ok(mine);
+    };
+    add.stages.enter(Stage::Selection);
+    let wanted = Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted)?;
+    if !is_untold(&wanted) || fits_all(&ips[place], &wanted) {
+        return Ok(mine);
+    }
+    add.stages.enter(Stage::Claim);
+    let given_up = [take_over_nic(add, place, &ips[place]).await?];
+    let mut endpoint = (*give_up(add, &mine, &given_up).await?).clone();
+    endpoint.status.current.ips.remove(place);
+    add.stages.enter(Stage::Endpoint);
+    let (store, deadline) = (&add.inner.ports.endpoints, add.request.deadline);
+    let written = store.replace_endpoint(endpoint, deadline).await;
+    tracing::info!(pod = %add.pod_name, %nic, "other pools are named now: the address is given up for another");
+    written.map_err(|error| add.endpoint_failed(error))
 }
 
 /// What could not be had is left out of `held`; a claim of it that the earlier life still has ends.
@@ -150,19 +184,19 @@ async fn give_up(
     Ok(release.endpoint.unwrap_or_else(|| earlier.clone()))
 }
 
-/// The record as this life's: its sub-ENI may be another now.
-fn taken_over(nic: &NicHeld) -> NicAllocation {
-    let mut record = nic.plan.recorded.clone().unwrap_or_default();
-    let mac = nic.held.iter().find_map(|held| held.mac.clone());
-    let vlan = nic.held.iter().find_map(|held| held.vlan.map(i64::from));
-    record.mac = mac.or(record.mac);
-    record.vlan = vlan.or(record.vlan);
+/// The record as this life's: its sub-ENI may be another now, and gateway and routes are those of today, as for
+/// every pod that is made today (D00002).
+fn taken_over(nic: &NicHeld, routes: &mut Vec<PodRoute>) -> NicAllocation {
+    let before = nic.plan.recorded.clone().unwrap_or_default();
+    let mut record = endpoint::nic_allocation(nic, routes);
+    record.mac = record.mac.or(before.mac);
+    record.vlan = record.vlan.or(before.vlan);
     record
 }
 
 /// Which recorded NICs stay. Without NICs in `ippools` all stand or fall together; else each is judged by the
-/// pools that are named for it now, because its own ADD will find it recorded and ask no more.
-fn kept(add: &Add, recorded: &[NicAllocation]) -> Result<Vec<bool>, IpamError> {
+/// pools that are named for it now, as far as this ADD can know them. The first value: NICs are not named.
+fn kept(add: &Add, recorded: &[NicAllocation]) -> Result<(bool, Vec<bool>), IpamError> {
     let nic = &add.request.attachment.nic;
     let asked =
         |nic: &str| Asked::of(&add.inner, &add.pod, &add.request, nic)?.with(selection::wanted_if_named);
@@ -173,14 +207,15 @@ fn kept(add: &Add, recorded: &[NicAllocation]) -> Result<Vec<bool>, IpamError> {
                 .iter()
                 .zip(&own.items)
                 .all(|(record, item)| fits(record, item));
-        return Ok(vec![same; recorded.len()]);
+        return Ok((true, vec![same; recorded.len()]));
     }
     let judge = |record: &NicAllocation| match record.interface.as_str() {
         "" => Ok(false),
         name if name == nic => Ok(fits_all(record, &own)),
         other => Ok(asked(other)?.is_some_and(|wanted| is_untold(&wanted) || fits_all(record, &wanted))),
     };
-    recorded.iter().map(judge).collect()
+    let judged: Result<_, IpamError> = recorded.iter().map(judge).collect();
+    Ok((false, judged?))
 }
 
 /// The CNI configuration of this ADD says nothing of other NICs' pools.

@@ -12,8 +12,9 @@ use orbweaver_api::endpoint::{EndpointStatus, NicAllocation, PodAllocation, Spid
 use super::add::Add;
 use super::nics::NicHeld;
 use super::owner::Owner;
-use super::routes;
+use super::{identity, routes};
 use crate::deadline::Deadline;
+use crate::error::IpamError;
 use crate::request::{Allocated, AllocatedAddress};
 use crate::store::StoreError;
 
@@ -129,13 +130,14 @@ pub(super) fn answer(nic: &NicAllocation) -> Result<Allocated, String> {
 }
 
 /// Writes what NICs got. An endpoint of an earlier pod of the same name is removed first; its claims are
-/// that pod's own affair.
+/// that pod's own affair. One of a later pod stays, and this pod gets nothing.
 pub(super) async fn record(
     add: &Add,
     nics: Vec<NicAllocation>,
     owner: &Owner,
     deadline: Deadline,
-) -> Result<(), StoreError> {
+) -> Result<(), IpamError> {
+    let failed = |error| add.endpoint_failed(error);
     let (namespace, name) = (&add.request.attachment.namespace, &add.endpoint_name);
     let store = &add.inner.ports.endpoints;
     let mut known = store.known_endpoint(namespace, name);
@@ -153,7 +155,8 @@ pub(super) async fn record(
                 store.replace_endpoint(with_nics(mine, &nics), deadline).await
             }
             Some(stale) => {
-                store.remove_endpoint(stale, deadline).await?;
+                identity::check_current(&add.inner, &add.request, &add.uid).await?;
+                store.remove_endpoint(stale, deadline).await.map_err(failed)?;
                 store
                     .create_endpoint(fresh(add, nics.clone(), owner), deadline)
                     .await
@@ -166,13 +169,13 @@ pub(super) async fn record(
                 known = match store.read_endpoint(namespace, name, deadline).await {
                     Ok(endpoint) => Some(endpoint),
                     Err(StoreError::NotFound) => None,
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(failed(error)),
                 };
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(failed(error)),
         }
     }
-    Err(last)
+    Err(failed(last))
 }
 
 /// A stateless pod's endpoint goes with the pod; that of one that comes back stays.

@@ -28,6 +28,10 @@ pub struct Explanation {
     pub network: Option<String>,
     /// What the pod's endpoint says of the NIC: then nothing is selected, the same is answered again.
     pub recorded: Option<NicAllocation>,
+    /// The endpoint of an earlier life, `namespace/name`, where the pod is one that comes back: addresses that it
+    /// names in pools that are still named are taken over before anything is selected.
+    #[serde(default)]
+    pub comes_back_to: Option<String>,
     /// Every place that may name pools, highest first.
     pub sources: Vec<SourceWord>,
     /// One for the NIC, or one for each slot where `ippools` names no NICs.
@@ -125,6 +129,7 @@ pub fn explain(question: &Question<'_>) -> Explanation {
         node: question.node_name.to_owned(),
         network: question.network.map(str::to_owned),
         recorded: None,
+        comes_back_to: None,
         sources: sources.into(),
         nics: Vec::new(),
         refusal: None,
@@ -169,9 +174,7 @@ fn of_item(question: &Question<'_>, source: Source, slot: Option<usize>, item: &
                     .extend(pools.iter().map(|pool| of_pool(pool.as_ref())));
             }
             explanation.order = selection.families.iter().map(order).collect();
-            let empty = selection.families.iter().find(|family| family.pools.is_empty());
-            explanation.refusal =
-                empty.map(|family| selection::nothing_left(question.nic, family).to_string());
+            explanation.refusal = selection.refusal(question.nic).map(|error| error.to_string());
         }
         (Err(error), _) | (_, Err(error)) => explanation.refusal = Some(error.to_string()),
     }

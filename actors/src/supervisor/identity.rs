@@ -22,6 +22,20 @@ pub(super) async fn find_pod(inner: &Inner, request: &AddRequest) -> Result<Arc<
     {
         return Ok(pod);
     }
+    live(inner, request, &attachment.uid).await
+}
+
+/// Refuses a pod that the API server has no more, or has another life of. Asked where something of another life
+/// is about to be taken or removed: the watch may be behind, and the other life may be the later one.
+pub(super) async fn check_current(inner: &Inner, request: &AddRequest, uid: &str) -> Result<(), IpamError> {
+    let pod = live(inner, request, uid).await?;
+    check_alive(&pod, &request.attachment.pod())
+}
+
+/// The pod as the API server has it; an empty UID means any.
+async fn live(inner: &Inner, request: &AddRequest, uid: &str) -> Result<Arc<Pod>, IpamError> {
+    let attachment = &request.attachment;
+    let is_meant = |pod: &Pod| uid.is_empty() || pod.metadata.uid.as_deref() == Some(uid);
     let unknown = |why: String| IpamError::PodUnknown {
         pod: attachment.pod(),
         why,
@@ -34,9 +48,8 @@ pub(super) async fn find_pod(inner: &Inner, request: &AddRequest) -> Result<Arc<
     match live {
         Ok(Some(pod)) if is_meant(&pod) => Ok(pod),
         Ok(Some(pod)) => Err(unknown(format!(
-            "its UID is {:?}, the request is for {:?}",
+            "its UID is {:?}, the request is for {uid:?}",
             pod.metadata.uid.as_deref().unwrap_or_default(),
-            attachment.uid
         ))),
         Ok(None) => Err(unknown("the API server does not know it".to_owned())),
         Err(error) => Err(unknown(error.to_string())),

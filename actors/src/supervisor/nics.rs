@@ -108,6 +108,11 @@ impl NicHeld {
             })
     }
 
+    /// True when there is an address of every family that was asked for, and of one at least.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.held.is_empty() && self.held.len() == self.plan.attempts.len()
+    }
+
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.held.iter().map(|held| held.claimed.address)
     }

@@ -103,27 +103,50 @@ pub struct Selection {
     pub families: Vec<Candidates>,
 }
 
+impl Selection {
+    /// Why there is nothing to claim from for `nic`, the NIC in question; `None`: there is.
+    pub fn refusal(&self, nic: &str) -> Option<IpamError> {
+        let empty = self.families.iter().find(|family| family.pools.is_empty())?;
+        let of = match self.slot {
+            None | Some(0) => nic.to_owned(),
+            Some(slot) => slot.to_string(),
+        };
+        Some(nothing_left(&of, empty, &self.ignored))
+    }
+
+    fn or_refusal(self, nic: &str) -> Result<Self, IpamError> {
+        self.refusal(nic).map_or(Ok(self), Err)
+    }
+}
+
 /// Decides for the NIC in question.
 pub fn select(question: &Question<'_>) -> Result<Selection, IpamError> {
     let named = source::candidates(question)?;
     let slot = named.nameless.then_some(0);
-    refuse_empty(question, decide(question, named.source, slot, &named.items[0])?)
+    decide(question, named.source, slot, &named.items[0])?.or_refusal(question.nic)
 }
 
 /// Decides for the NIC in question and, where the pod's annotation `ippools` names no NICs, for every further
 /// item of it, in its order (reference §2.2 "nameless multi-NIC").
 pub fn select_all(question: &Question<'_>) -> Result<Vec<Selection>, IpamError> {
+    let decided = decide_all(question)?.into_iter();
+    decided
+        .map(|selection| selection.or_refusal(question.nic))
+        .collect()
+}
+
+/// The same, even where filters left nothing: [`Selection::refusal`] says so.
+pub fn decide_all(question: &Question<'_>) -> Result<Vec<Selection>, IpamError> {
     let named = source::candidates(question)?;
     let items = named.items.iter().enumerate().map(|(place, item)| {
         let nic = place.to_string();
         let question = question.of_slot(place, &nic);
-        let slot = named.nameless.then_some(place);
-        refuse_empty(&question, decide(&question, named.source, slot, item)?)
+        decide(&question, named.source, named.nameless.then_some(place), item)
     });
     items.collect()
 }
 
-/// The pools that a source names for one NIC, by family that is switched on; before class and filters.
+/// The pools that a source names for one NIC, by family that is switched on; before filters.
 pub type Configured = Vec<(Family, Vec<Arc<SpiderIPPool>>)>;
 
 /// What a pod that came back is compared with (reference §2.7).
@@ -141,7 +164,9 @@ pub struct Wanted {
 pub fn wanted(question: &Question<'_>) -> Result<Wanted, IpamError> {
     let named = source::candidates(question)?;
     let items = named.items.iter();
-    let items: Result<_, IpamError> = items.map(|item| lists(question, named.source, item)).collect();
+    let items: Result<_, IpamError> = items
+        .map(|item| Ok(of_top_class(question, lists(question, named.source, item)?)))
+        .collect();
     Ok(Wanted {
         source: named.source,
         nameless: named.nameless,
@@ -155,6 +180,23 @@ pub fn wanted_if_named(question: &Question<'_>) -> Result<Option<Wanted>, IpamEr
         return Ok(None);
     }
     wanted(question).map(Some)
+}
+
+/// A pool of a lower class is not named, whoever still has an address of it (design §8 item 6).
+fn of_top_class(question: &Question<'_>, mut lists: Configured) -> Configured {
+    let dual_stack = question.enabled == (true, true);
+    let top = top_class(&lists, dual_stack);
+    for (_, pools) in &mut lists {
+        pools.retain(|pool| Class::of(pool, dual_stack) == top);
+    }
+    lists.retain(|(_, pools)| !pools.is_empty());
+    lists
+}
+
+fn top_class(lists: &Configured, dual_stack: bool) -> Class {
+    let pools = lists.iter().flat_map(|(_, pools)| pools);
+    let classes = pools.map(|pool| Class::of(pool, dual_stack));
+    classes.min().unwrap_or(Class::Plain)
 }
 
 pub(super) fn lists(question: &Question<'_>, source: Source, item: &Item) -> Result<Configured, IpamError> {
@@ -180,13 +222,11 @@ pub(super) fn decide(
         return Err(IpamError::NoPool(message.into()));
     }
     let dual_stack = question.enabled == (true, true);
-    let configured = lists.iter().flat_map(|(_, pools)| pools);
-    let class = configured.map(|pool| Class::of(pool, dual_stack)).min();
     let mut selection = Selection {
         source,
         slot,
         clean_gateway: item.clean_gateway,
-        class: class.unwrap_or(Class::Plain),
+        class: top_class(&lists, dual_stack),
         ignored: Vec::new(),
         families: Vec::new(),
     };
@@ -239,27 +279,27 @@ fn filtered(question: &Question<'_>, family: Family, pools: Vec<Arc<SpiderIPPool
     candidates
 }
 
-fn refuse_empty(question: &Question<'_>, selection: Selection) -> Result<Selection, IpamError> {
-    match selection.families.iter().find(|family| family.pools.is_empty()) {
-        Some(empty) => Err(nothing_left(question.nic, empty)),
-        None => Ok(selection),
-    }
-}
-
 /// Each pool with its reason (reference §2.3).
-pub(super) fn nothing_left(nic: &str, candidates: &Candidates) -> IpamError {
+fn nothing_left(nic: &str, candidates: &Candidates, ignored: &[Dropped]) -> IpamError {
     let dropped = &candidates.dropped;
     let names: Vec<&str> = dropped.iter().map(|dropped| dropped.pool.as_str()).collect();
-    let reasons: Vec<String> = dropped
-        .iter()
-        .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason))
-        .collect();
-    let message = format!(
+    let mut message = format!(
         "all {} IPPools {names:?} of {nic} filtered out: [{}]",
         candidates.family,
-        reasons.join(", ")
+        reasons(dropped)
     );
+    if !ignored.is_empty() {
+        message = format!("{message}; others do not count: [{}]", reasons(ignored));
+    }
     IpamError::NoPool(message.into())
+}
+
+/// Each pool with its reason, in a line.
+pub(super) fn reasons(dropped: &[Dropped]) -> String {
+    let each = dropped
+        .iter()
+        .map(|dropped| format!("{}: {}", dropped.pool, dropped.reason));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// The more a pool says about who may use it, the earlier it is tried; the sort is stable, so equals stay in

@@ -10,14 +10,10 @@ use orbweaver_actors::deadline::Deadline;
 use orbweaver_actors::error::ProviderError;
 use orbweaver_actors::provider::{ProviderHandle, ProviderOptions};
 use orbweaver_actors::request::{AddRequest, Attachment, DelRequest};
-use orbweaver_actors::store::{
-    ClaimsWrite, ClusterView, EndpointStore, Marks, PoolStore, StatefulOwner, StoreError,
-};
+use orbweaver_actors::store::{ClaimsWrite, EndpointStore, PoolStore, StatefulOwner, StoreError};
 use orbweaver_actors::supervisor::{Ports, Returning, SupervisorHandle, SupervisorOptions};
-use orbweaver_api::address_set::{AddressSet, Family};
 use orbweaver_api::claims;
 use orbweaver_api::endpoint::SpiderEndpoint;
-use orbweaver_api::multus_config::SpiderMultusConfig;
 use orbweaver_api::pool::SpiderIPPool;
 use orbweaver_api::provider::{AllocateRequest, ReleaseRequest};
 use parking_lot::Mutex;
@@ -28,13 +24,15 @@ use tokio::sync::{Semaphore, oneshot};
 mod outside;
 #[path = "owners.rs"]
 mod owners;
-
-use owners::provider_network;
+#[path = "view.rs"]
+mod view;
 
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) pools: BTreeMap<String, Arc<SpiderIPPool>>,
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
+    /// What the API server has where the watch is behind.
+    pub(crate) later_pods: BTreeMap<String, Arc<Pod>>,
     pub(crate) endpoints: BTreeMap<String, Arc<SpiderEndpoint>>,
     pub(crate) allocates: Vec<AllocateRequest>,
     pub(crate) releases: Vec<ReleaseRequest>,
@@ -345,52 +343,5 @@ impl EndpointStore for World {
         );
         self.state.lock().endpoints.remove(&key);
         Ok(())
-    }
-}
-
-#[async_trait]
-impl ClusterView for World {
-    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        self.state
-            .lock()
-            .pods
-            .get(&format!("{namespace}/{name}"))
-            .cloned()
-    }
-
-    async fn live_pod(
-        &self,
-        namespace: &str,
-        name: &str,
-        _: Deadline,
-    ) -> Result<Option<Arc<Pod>>, StoreError> {
-        self.state.lock().pod_reads += 1;
-        Ok(self.pod(namespace, name))
-    }
-
-    fn namespace(&self, name: &str) -> Option<Arc<Marks>> {
-        (name == "shop").then(Arc::default)
-    }
-
-    fn node(&self) -> Option<Arc<Marks>> {
-        Some(Arc::default())
-    }
-
-    fn pool(&self, name: &str) -> Option<Arc<SpiderIPPool>> {
-        self.state.lock().pools.get(name).cloned()
-    }
-
-    fn pools(&self) -> Vec<Arc<SpiderIPPool>> {
-        self.state.lock().pools.values().cloned().collect()
-    }
-
-    fn reserved(&self, family: Family) -> Arc<AddressSet> {
-        Arc::new(AddressSet::new(family))
-    }
-
-    fn multus_config(&self, namespace: &str, name: &str) -> Option<Arc<SpiderMultusConfig>> {
-        let wanted = format!("{namespace}/{name}");
-        let is_one = self.state.lock().provider_networks.contains(&wanted);
-        is_one.then(provider_network)
     }
 }

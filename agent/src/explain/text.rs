@@ -28,6 +28,14 @@ pub fn render(of: &Explanation) -> String {
             ),
         );
     }
+    if let Some(endpoint) = &of.comes_back_to {
+        line(
+            &mut page,
+            &format!(
+                "\nIt comes back under its name: what SpiderEndpoint {endpoint} names for it in pools named below is taken over first, whatever their filters say."
+            ),
+        );
+    }
     line(
         &mut page,
         "\nplaces that may name pools, the first that does decides:",
@@ -111,7 +119,7 @@ mod tests {
     fn a_page_says_who_decides_what_every_pool_became_and_how_it_ends() {
         let explanation: Explanation = serde_json::from_value(json!({
             "pod": "shop/web", "uid": "u", "nic": "eth0", "node": "n1", "network": null,
-            "recorded": { "interface": "eth0", "ipv4": "10.7.0.20/24" },
+            "recorded": { "interface": "eth0", "ipv4": "10.7.0.20/24" }, "comesBackTo": "shop/web",
             "sources": [
                 { "source": "the pod's annotation", "says": "{\"ipv4\":[\"g\"]}", "decides": true },
                 { "source": "the CNI configuration", "says": null, "decides": false },
@@ -133,6 +141,7 @@ mod tests {
         for expected in [
             "pod shop/web (UID u), NIC eth0, node n1, network unknown",
             "names 10.7.0.20/24 already",
+            "SpiderEndpoint shop/web",
             "=> the pod's annotation: {\"ipv4\":[\"g\"]}",
             "   the CNI configuration: -",
             "NIC eth0, class that counts: provider pool",
