@@ -37,6 +37,25 @@ fn pool_code(cause: &PoolError) -> Code {
     }
 }
 
+/// How many bytes of an error travel. The message is a trailer, three times as long when every byte must be
+/// escaped, and clients take 16 KiB of trailers: an error that names a thousand pools would arrive as a broken
+/// connection.
+const MESSAGE: usize = 4096;
+
+/// Both ends of a long text: what it is about, and what it comes to.
+fn travelling(text: String) -> String {
+    const GAP: &str = " [... the agent's log has all of it ...] ";
+    if text.len() <= MESSAGE {
+        return text;
+    }
+    let half = (MESSAGE - GAP.len()) / 2;
+    let (head, tail) = (
+        text.floor_char_boundary(half),
+        text.ceil_char_boundary(text.len() - half),
+    );
+    format!("{}{GAP}{}", &text[..head], &text[tail..])
+}
+
 /// The gRPC status of an error, with a [`Failure`] in its details.
 pub fn status(error: &IpamError, request_id: &str) -> Status {
     let failure = Failure {
@@ -48,7 +67,7 @@ pub fn status(error: &IpamError, request_id: &str) -> Status {
     };
     Status::with_details(
         code(error),
-        error.to_string(),
+        travelling(error.to_string()),
         Bytes::from(failure.encode_to_vec()),
     )
 }
@@ -69,6 +88,17 @@ mod tests {
             reasons: "p: full".to_owned(),
             cause: Box::new(cause),
         }
+    }
+
+    #[test]
+    fn an_error_about_a_thousand_pools_keeps_both_its_ends_and_fits_into_a_trailer() {
+        let middle = "\u{1f577}".repeat(10_000);
+        let long = IpamError::NoPool(format!("first{middle}last").into());
+        let said = status(&long, "r").message().to_owned();
+        assert!(said.len() <= MESSAGE, "{} bytes", said.len());
+        assert!(said.starts_with("no IPPool available, first") && said.ends_with("last"));
+        let short = IpamError::NoPool("p is disabled".into());
+        assert_eq!(status(&short, "r").message(), short.to_string());
     }
 
     #[test]
