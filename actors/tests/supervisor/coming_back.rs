@@ -375,34 +375,3 @@ async fn a_virtual_machine_keeps_its_address_over_its_pods() {
     supervisor.del(del("virt-launcher-vm-b", "u2")).await.unwrap();
     assert!(world.claims("p").is_empty() && world.state.lock().endpoints.is_empty());
 }
-
-/// Garbage collection has begun to release what the scaled-away life had, and then the pod is wanted again.
-#[actix::test]
-async fn nothing_is_taken_over_while_somebody_may_be_releasing_it() {
-    let world = World::new(&[plain("p", "10.7.0.20-10.7.0.29")]);
-    replicas(&world, 1);
-    let (supervisor, _fatal) = world.supervise(8);
-    world.add_owned("db-0", "u1", &["p"], SET);
-    address(&supervisor, "db-0", "u1").await;
-    restart(&world, &supervisor, "db-0", ["u1", "u2"], &["p"]).await;
-    for (until, waits) in [("2999-01-01T00:00:00Z", true), ("2001-01-01T00:00:00Z", false)] {
-        let mut endpoint = world.state.lock().endpoints["shop/db-0"].as_ref().clone();
-        let mark = json!({ "podUid": "u1", "by": "controller/c-0", "until": until }).to_string();
-        endpoint.metadata.annotations =
-            Some([("ipam.spidernet.io/release-in-flight".to_owned(), mark)].into());
-        world
-            .state
-            .lock()
-            .endpoints
-            .insert("shop/db-0".to_owned(), Arc::new(endpoint));
-        let given = supervisor.add(add("db-0", "u2")).await;
-        assert_eq!(given.is_err(), waits, "{given:?}");
-        if let Err(error) = given {
-            assert!(
-                error.temporary() && error.to_string().contains("controller/c-0"),
-                "{error}"
-            );
-            assert_eq!(world.claims("p")[0].1, "u1");
-        }
-    }
-}

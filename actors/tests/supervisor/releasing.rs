@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orbweaver_actors::error::ProviderError;
+use orbweaver_actors::store::StatefulOwner;
 use orbweaver_actors::supervisor::SupervisorHandle;
 use orbweaver_api::release_mark::RELEASE_MARK;
 use serde_json::json;
 
 use crate::world::{World, add, del, plain};
+
+const SET: (&str, &str, &str) = ("apps/v1", "StatefulSet", "db");
 
 /// Pod `a` had an address on a provider network, and has ended.
 async fn ended_pod() -> (Arc<World>, SupervisorHandle) {
@@ -136,4 +139,41 @@ async fn a_claim_that_stays_after_a_failed_call_can_be_found_with_its_node() {
     world.end_pod("a");
     supervisor.del(del("a", "u1")).await.unwrap();
     assert_eq!((sent(&world), world.claims("p").len()), (1, 0));
+}
+
+/// Garbage collection has begun to release what the scaled-away life had, and then the pod is wanted again.
+#[actix::test]
+async fn nothing_is_taken_over_while_somebody_may_be_releasing_it() {
+    let world = World::new(&[plain("p", "10.7.0.20-10.7.0.29")]);
+    let set = StatefulOwner::StatefulSet {
+        first: 0,
+        replicas: 1,
+    };
+    world.state.lock().stateful.insert("shop/db".to_owned(), set);
+    let (supervisor, _fatal) = world.supervise(8);
+    world.add_owned("db-0", "u1", &["p"], SET);
+    supervisor.add(add("db-0", "u1")).await.unwrap();
+    world.end_pod("db-0");
+    supervisor.del(del("db-0", "u1")).await.unwrap();
+    world.add_owned("db-0", "u2", &["p"], SET);
+    for (until, waits) in [("2999-01-01T00:00:00Z", true), ("2001-01-01T00:00:00Z", false)] {
+        let mut endpoint = world.state.lock().endpoints["shop/db-0"].as_ref().clone();
+        let mark = json!({ "podUid": "u1", "by": "controller/c-0", "until": until }).to_string();
+        endpoint.metadata.annotations =
+            Some([("ipam.spidernet.io/release-in-flight".to_owned(), mark)].into());
+        world
+            .state
+            .lock()
+            .endpoints
+            .insert("shop/db-0".to_owned(), Arc::new(endpoint));
+        let given = supervisor.add(add("db-0", "u2")).await;
+        assert_eq!(given.is_err(), waits, "{given:?}");
+        if let Err(error) = given {
+            assert!(
+                error.temporary() && error.to_string().contains("controller/c-0"),
+                "{error}"
+            );
+            assert_eq!(world.claims("p")[0].1, "u1");
+        }
+    }
 }

@@ -49,10 +49,9 @@ fn travelling(text: String) -> String {
         return text;
     }
     let half = (MESSAGE - GAP.len()) / 2;
-    let (head, tail) = (
-        text.floor_char_boundary(half),
-        text.ceil_char_boundary(text.len() - half),
-    );
+    let head = (0..=half).rev().find(|at| text.is_char_boundary(*at));
+    let tail = (text.len() - half..=text.len()).find(|at| text.is_char_boundary(*at));
+    let (head, tail) = (head.unwrap_or(0), tail.unwrap_or(text.len()));
     format!("{}{GAP}{}", &text[..head], &text[tail..])
 }
 
