@@ -93,7 +93,11 @@ async fn the_addresses_of_a_pool_that_is_gone_are_free_at_once() {
         let name = pool.name_any();
         pools.delete(&name, &DeleteParams::default()).await.unwrap();
         let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-        pools.patch(&name, &PatchParams::default(), &free).await.unwrap();
+        match pools.patch(&name, &PatchParams::default(), &free).await {
+            // On a cluster that tests share another one's controller may have let it go.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            freed => drop(freed.unwrap()),
+        }
     }
     world.end().await;
 }
