@@ -306,3 +306,33 @@ async fn a_marked_pool_keeps_its_mode_its_mark_and_its_parent_nic() {
     refused(merge(&pools, &name, myself).await, &field, text);
     world.end().await;
 }
+
+/// D00008: SpiderSubnets are not served, so nothing of one gets into a pool behind its author's back.
+#[tokio::test]
+async fn a_pool_beside_a_subnet_inherits_nothing_and_is_taken_as_it_is_written() {
+    let world = World::start(1).await;
+    let kind = kube::core::GroupVersionKind::gvk("spiderpool.spidernet.io", "v2beta1", "SpiderSubnet");
+    let subnets: Api<DynamicObject> =
+        Api::all_with(world.client.clone(), &kube::core::ApiResource::from_gvk(&kind));
+    let subnet: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderSubnet",
+        "metadata": { "name": world.named("s") },
+        "spec": {
+            "subnet": world.at("0.0/24"), "gateway": world.at("0.1"),
+            "routes": [{ "dst": "172.16.0.0/12", "gw": world.at("0.2") }],
+        },
+    }))
+    .unwrap();
+    create(&subnets, &subnet).await.unwrap();
+    let made = create(&world.pools(), &world.pool("p", "0.0/24", &["0.9"]))
+        .await
+        .unwrap();
+    assert!(made.data["spec"]["gateway"].is_null(), "{}", made.data);
+    let routes = made.data["spec"]["routes"].as_array();
+    assert!(routes.is_none_or(Vec::is_empty), "{}", made.data);
+    subnets
+        .delete(&world.named("s"), &DeleteParams::default())
+        .await
+        .unwrap();
+    world.end().await;
+}
