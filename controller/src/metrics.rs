@@ -17,6 +17,8 @@ const GC_SUSPECTS: &str = "orbweaver_controller_gc_suspects";
 const LEADER: &str = "orbweaver_controller_leader";
 const LEADERSHIPS: &str = "orbweaver_controller_leaderships_total";
 const LEASE_ERRORS: &str = "orbweaver_controller_lease_errors_total";
+const POOL_ADDRESSES: &str = "orbweaver_controller_pool_addresses";
+const POOL_CLAIMS: &str = "orbweaver_controller_pool_claims";
 const POOLS: &str = "orbweaver_controller_pools";
 const POOL_WRITES: &str = "orbweaver_controller_pool_writes_total";
 const POOLS_INVALID: &str = "orbweaver_controller_invalid_pools_total";
@@ -102,6 +104,20 @@ pub const METRICS: &[Metric] = &[
         help: "Reads and writes of the lease that failed or took too long; conflicts are not errors.",
     },
     Metric {
+        name: POOL_ADDRESSES,
+        kind: Kind::Gauge,
+        unit: "addresses",
+        labels: &["pool"],
+        help: "Addresses that a pool gives out, by its spec; 0 once it is gone, or this replica does not lead.",
+    },
+    Metric {
+        name: POOL_CLAIMS,
+        kind: Kind::Gauge,
+        unit: "claims",
+        labels: &["pool"],
+        help: "Addresses of a pool that are claimed; 0 once it is gone, or this replica does not lead.",
+    },
+    Metric {
         name: POOLS,
         kind: Kind::Gauge,
         unit: "pools",
@@ -177,6 +193,13 @@ pub fn lease_failed() {
 #[allow(clippy::cast_precision_loss)] // far below 2^52 pools
 pub fn pools(count: usize) {
     gauge!(POOLS).set(count as f64);
+}
+
+/// A pool has so many addresses, and so many of them are claimed.
+#[allow(clippy::cast_precision_loss)] // a /64 need not be told to the last address
+pub fn pool_counted(pool: &str, total: i64, claims: usize) {
+    gauge!(POOL_ADDRESSES, "pool" => pool.to_owned()).set(total as f64);
+    gauge!(POOL_CLAIMS, "pool" => pool.to_owned()).set(claims as f64);
 }
 
 /// A pool was written, or not.

@@ -9,6 +9,7 @@
 //! still differs some seconds later.
 
 pub mod agenda;
+pub mod gauges;
 pub mod plan;
 pub mod reconcile;
 

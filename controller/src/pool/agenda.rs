@@ -105,6 +105,11 @@ impl Agenda {
         self.entries.remove(name);
     }
 
+    /// True when there is such a pool.
+    pub fn knows(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
     /// Only these exist.
     pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
         self.entries.retain(|name, _| exists(name));

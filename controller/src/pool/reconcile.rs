@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use crate::pool::Pace;
 use crate::pool::agenda::{Agenda, Outcome, Turn};
+use crate::pool::gauges::Gauges;
 use crate::pool::plan::{PoolAction, PoolProblem, plan};
 use crate::{chain, metrics};
 
@@ -45,12 +46,16 @@ pub async fn run(client: Client, pace: Pace) {
     let mut events = std::pin::pin!(events);
     let mut agenda = Agenda::new(pace);
     let mut seen = Seen::default();
+    let mut gauges = Gauges::default();
     let mut writes = FuturesUnordered::new();
     loop {
         let due = agenda.next_due().filter(|_| writes.len() < WRITES);
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(event)) => follow(event, &mut agenda, &mut seen),
+                Some(Ok(event)) => {
+                    follow(event, &mut agenda, &mut seen);
+                    gauges.retain(agenda.len(), |name| agenda.knows(name));
+                }
                 Some(Err(error)) => report_watch(&error),
                 None => return,
             },
@@ -60,6 +65,7 @@ pub async fn run(client: Client, pace: Pace) {
             }
             () = wait_until(due) => {
                 if let Some((name, turn)) = agenda.take_due(Instant::now()) {
+                    gauges.show(&name, &turn.pool);
                     let actions = judge(&name, &turn, &mut agenda);
                     writes.push(settle(&writer, name, turn, actions));
                 }
