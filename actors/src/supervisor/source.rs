@@ -97,8 +97,8 @@ pub(super) fn says(question: &Question<'_>, source: Source) -> Option<String> {
     };
     match source {
         Source::Subnet => written(annotations, &[annotation::POD_SUBNETS, annotation::POD_SUBNET]),
-        Source::PodPools => written(annotations, &[annotation::POD_POOLS]),
-        Source::Pod => written(annotations, &[annotation::POD_POOL]),
+        Source::PodPools => annotations.get(annotation::POD_POOLS).cloned(),
+        Source::Pod => annotations.get(annotation::POD_POOL).cloned(),
         Source::Namespace => written(
             &question.namespace.annotations,
             &[
