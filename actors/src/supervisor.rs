@@ -62,7 +62,7 @@ use crate::provider::ProviderHandle;
 use crate::request::{AddRequest, Allocated, Attachment, CheckRequest, DelRequest};
 use crate::store::{ClusterView, EndpointStore, Events, Links, Owners, PoolStore};
 
-/// How long the Supervisor may take to answer a readiness question: it never works, it only routes.
+/// How long the Supervisor may take to answer: it never works, it only routes.
 const PING_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the Supervisor is told once.
@@ -136,7 +136,11 @@ impl Inner {
             pool: name.clone(),
             reply,
         });
-        found.await.unwrap_or(Err(PoolError::Restarting))
+        // Its answer needs no IO: a Supervisor that is later than that is stuck, and the next request asks again.
+        match tokio::time::timeout(PING_WITHIN, found).await {
+            Ok(Ok(handle)) => handle,
+            Ok(Err(_)) | Err(_) => Err(PoolError::Restarting),
+        }
     }
 
     /// Takes a claim back on a budget of its own (design §3).
