@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
+use orbweaver_api::config::ConfFile;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -20,15 +21,16 @@ use crate::{chain, controller, metrics, telemetry};
 /// What tasks that ignore the end get.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
+/// `conf.yml`; without one, what an empty one says.
+fn conf_of(args: &Args) -> Result<ConfFile, file::FileError> {
+    let conf = args.config.as_deref().map(file::load).transpose()?;
+    Ok(conf.unwrap_or_default())
+}
+
 /// Prints what garbage collection would do, and writes nothing.
 pub fn dry_run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lookup = |name: &str| std::env::var(name).ok();
-    let conf = args
-        .config
-        .as_deref()
-        .map(file::load)
-        .transpose()?
-        .unwrap_or_default();
+    let conf = conf_of(args)?;
     let policy = args.gc.resolve(&conf, &lookup)?;
     let has_provider = conf.provider()?.is_some();
     let cluster = args
@@ -54,12 +56,7 @@ pub fn run(args: &Args) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lookup = |name: &str| std::env::var(name).ok();
     telemetry::install(args.log_format, &log_level(args, &lookup))?;
     info!(version = env!("CARGO_PKG_VERSION"), "orbweaver-controller starts");
-    let conf = args
-        .config
-        .as_deref()
-        .map(file::load)
-        .transpose()?
-        .unwrap_or_default();
+    let conf = conf_of(args)?;
     let mut config = Config::resolve(args, &|name: &str| lookup(name).or_else(|| host_name(name)))?;
     config.apply(args, &conf, &lookup)?;
     if let (Some(_), Some(webhook)) = (&args.config, &mut config.webhook) {

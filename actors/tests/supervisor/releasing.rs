@@ -13,8 +13,8 @@ use crate::world::{World, add, del, plain};
 
 const SET: (&str, &str, &str) = ("apps/v1", "StatefulSet", "db");
 
-/// Pod `a` had an address on a provider network, and has ended.
-async fn ended_pod() -> (Arc<World>, SupervisorHandle) {
+/// Pod `a` is to have an address on a provider network.
+fn pod_on_provider_network() -> (Arc<World>, SupervisorHandle) {
     let world = World::new(&[plain("p", "10.7.0.20")]);
     world
         .state
@@ -27,6 +27,12 @@ async fn ended_pod() -> (Arc<World>, SupervisorHandle) {
         "v1.multus-cni.io/default-network": "kube-system/cloud",
     });
     world.add_annotated("a", "u1", &annotations);
+    (world, supervisor)
+}
+
+/// It had one, and has ended.
+async fn ended_pod() -> (Arc<World>, SupervisorHandle) {
+    let (world, supervisor) = pod_on_provider_network();
     let given = supervisor.add(add("a", "u1")).await.unwrap();
     assert_eq!(given.addresses[0].vlan, Some(9), "the provider made the sub-ENI");
     world.end_pod("a");
@@ -109,18 +115,7 @@ async fn what_cannot_be_announced_is_not_sent() {
 
 #[actix::test]
 async fn a_claim_that_stays_after_a_failed_call_can_be_found_with_its_node() {
-    let world = World::new(&[plain("p", "10.7.0.20")]);
-    world
-        .state
-        .lock()
-        .provider_networks
-        .push("kube-system/cloud".to_owned());
-    let (supervisor, _fatal) = world.supervise(8);
-    let annotations = json!({
-        "ipam.spidernet.io/ippool": json!({ "ipv4": ["p"] }).to_string(),
-        "v1.multus-cni.io/default-network": "kube-system/cloud",
-    });
-    world.add_annotated("a", "u1", &annotations);
+    let (world, supervisor) = pod_on_provider_network();
     for _ in 0..2 {
         world
             .state
